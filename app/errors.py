@@ -1,0 +1,187 @@
+"""Every error this project raises on purpose.
+
+RolloutLabError
+├── InvalidInput              422  the caller's input is wrong; ``errors`` says where and what to do
+│   └── IdempotencyMismatch   422  same Idempotency-Key, other body
+├── PayloadTooLarge           413
+├── NotFound                  404
+├── Conflict                  409  the state does not allow it
+├── DatabaseUnavailable       503
+├── LeaseLost                      a worker no longer owns its attempt: it must stop and write nothing more
+└── ExperimentFailure              an attempt cannot go on; ``code`` says why, the message is the root cause
+    ├── EngineStartFailed
+    ├── EngineDied
+    ├── EngineStalled
+    ├── TimedOut
+    ├── NoResources
+    ├── InvalidWorkload
+    ├── ParityRefused
+    └── AllBlocksDropped
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing wrong with an input: where (RFC 6901 JSON pointer) and what to do about it."""
+
+    pointer: str
+    detail: str
+
+
+class RolloutLabError(Exception):
+    """Root of the tree. ``status`` is the HTTP status, ``slug`` the last part of the problem type."""
+
+    status: ClassVar[int] = 500
+    slug: ClassVar[str] = "internal"
+    title: ClassVar[str] = "Internal error"
+
+    def __init__(self, detail: str, errors: tuple[FieldError, ...] = ()) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.errors = errors
+
+
+class InvalidInput(RolloutLabError):
+    """The caller's input is wrong."""
+
+    status = 422
+    slug = "invalid-input"
+    title = "Invalid input"
+
+    @classmethod
+    def of(cls, errors: tuple[FieldError, ...]) -> "InvalidInput":
+        """One error that names every faulty field."""
+        where = "; ".join(f"{error.pointer or '/'}: {error.detail}" for error in errors)
+        return cls(where, errors)
+
+
+class IdempotencyMismatch(InvalidInput):
+    """The Idempotency-Key was used before with another body."""
+
+    slug = "idempotency-mismatch"
+    title = "Idempotency-Key was used with another body"
+
+
+class PayloadTooLarge(RolloutLabError):
+    """The request body exceeds the limit."""
+
+    status = 413
+    slug = "payload-too-large"
+    title = "Payload too large"
+
+
+class NotFound(RolloutLabError):
+    """No such resource."""
+
+    status = 404
+    slug = "not-found"
+    title = "Not found"
+
+
+class Conflict(RolloutLabError):
+    """The resource's state does not allow the request."""
+
+    status = 409
+    slug = "conflict"
+    title = "Conflict"
+
+
+class DatabaseUnavailable(RolloutLabError):
+    """The database cannot be reached or refuses to answer."""
+
+    status = 503
+    slug = "database-unavailable"
+    title = "Database unavailable"
+
+
+class LeaseLost(RolloutLabError):
+    """The attempt belongs to somebody else, or to nobody, by now."""
+
+    slug = "lease-lost"
+    title = "Lease lost"
+
+
+class FailureCode(StrEnum):
+    """Why an attempt failed."""
+
+    ENGINE_START_FAILED = "engine_start_failed"
+    ENGINE_DIED = "engine_died"
+    STALLED = "stalled"
+    TIMED_OUT = "timed_out"
+    NO_RESOURCES = "no_resources"
+    INVALID_WORKLOAD = "invalid_workload"
+    PARITY_REFUSED = "parity_refused"
+    ALL_BLOCKS_DROPPED = "all_blocks_dropped"
+    WORKER_LOST = "worker_lost"
+    INTERNAL = "internal"
+
+
+class ExperimentFailure(RolloutLabError):
+    """The attempt cannot go on.
+
+    ``arm`` is the arm at fault, if it is one; ``log_tail`` the last lines its engine printed.
+    """
+
+    slug = "experiment-failed"
+    title = "Experiment failed"
+    code: ClassVar[FailureCode] = FailureCode.INTERNAL
+
+    def __init__(self, detail: str, arm: str | None = None, log_tail: str | None = None) -> None:
+        super().__init__(detail)
+        self.arm = arm
+        self.log_tail = log_tail
+
+    def __reduce__(self) -> tuple[type["ExperimentFailure"], tuple[str, str | None, str | None]]:
+        return type(self), (self.detail, self.arm, self.log_tail)
+
+
+class EngineStartFailed(ExperimentFailure):
+    """The engine did not start; the detail is its own root-cause line."""
+
+    code = FailureCode.ENGINE_START_FAILED
+
+
+class EngineDied(ExperimentFailure):
+    """A process of the engine is gone."""
+
+    code = FailureCode.ENGINE_DIED
+
+
+class EngineStalled(ExperimentFailure):
+    """The engine yielded no token for ``stall_timeout_s``."""
+
+    code = FailureCode.STALLED
+
+
+class TimedOut(ExperimentFailure):
+    """The experiment outlived ``limits.timeout_s``."""
+
+    code = FailureCode.TIMED_OUT
+
+
+class NoResources(ExperimentFailure):
+    """The cluster has not the GPUs or CPUs the experiment needs."""
+
+    code = FailureCode.NO_RESOURCES
+
+
+class InvalidWorkload(ExperimentFailure):
+    """The workload cannot be drawn on the worker: a file is missing, a prompt does not fit."""
+
+    code = FailureCode.INVALID_WORKLOAD
+
+
+class ParityRefused(ExperimentFailure):
+    """``decision.parity: strict`` and the arms differ in ways they do not declare."""
+
+    code = FailureCode.PARITY_REFUSED
+
+
+class AllBlocksDropped(ExperimentFailure):
+    """No block is left to compare."""
+
+    code = FailureCode.ALL_BLOCKS_DROPPED

@@ -1,0 +1,121 @@
+"""The schedule as data, decided before anything runs."""
+
+import random
+from collections import Counter
+from enum import StrEnum
+from typing import assert_never
+
+from pydantic import Field
+
+from app.experiment.resolution import ResolvedExperiment, longest_output, longest_prompt
+from app.experiment.spec import Experiment, FilePrompts, InlinePrompts, Residency, SpecModel, SyntheticPrompts
+
+
+class Phase(StrEnum):
+    """Whether a trial counts."""
+
+    WARMUP = "warmup"
+    MEASURED = "measured"
+
+
+class PlannedTrial(SpecModel):
+    """One trial that will run."""
+
+    slot: int = Field(description="Place in the order of measured trials, from 0; warm-ups have their own count.")
+    phase: Phase = Field(description="Whether the trial counts.")
+    block: int = Field(description="Block, from 0; for warm-ups the round.")
+    arm: str = Field(description="Arm that runs.")
+    position: int = Field(description="Place within the block, from 0.")
+
+
+class TrialPlan(SpecModel):
+    """Everything that will run, in order."""
+
+    arms: tuple[str, ...] = Field(description="Names of the arms, in the spec's order.")
+    trials: tuple[PlannedTrial, ...] = Field(description="Warm-ups first, then the blocks.")
+    engines: tuple[tuple[str, ...], ...] = Field(
+        description="Arms by engine: arms in one group differ in driver settings only and share one engine."
+    )
+    residency: Residency = Field(description="`resident`: every engine starts once; `restart`: anew for every trial.")
+    engine_starts: int = Field(description="How many times an engine is started.")
+    samples_per_trial: int | None = Field(description="Samples one trial generates, where known before it runs.")
+    longest_sample_tokens: int = Field(description="Most tokens of prompt and output together.")
+
+    @property
+    def measured(self) -> tuple[PlannedTrial, ...]:
+        """The trials that count."""
+        return tuple(trial for trial in self.trials if trial.phase is Phase.MEASURED)
+
+    @property
+    def order(self) -> str:
+        """The measured trials as letters, one per arm: `ABBAABBA`."""
+        letters = {name: _letter(index) for index, name in enumerate(self.arms)}
+        return "".join(letters[trial.arm] for trial in self.measured)
+
+
+def plan_trials(spec: Experiment, resolved: ResolvedExperiment) -> TrialPlan:
+    """Warm-ups, then blocks of one trial per arm: ABBA for two arms, seeded random order for more.
+
+    ABBA lets the comparison remove what every second trial has in common and a steady drift
+    (docs/method.md); with more arms a random order does it on average.
+    """
+    names = [arm.name for arm in resolved.arms]
+    trials = [
+        PlannedTrial(slot=round_ * len(names) + position, phase=Phase.WARMUP, block=round_, arm=name, position=position)
+        for round_ in range(spec.plan.warmup_trials)
+        for position, name in enumerate(names)
+    ]
+    rng = random.Random(spec.plan.seed)  # noqa: S311 - an order, not a secret
+    for block in range(spec.plan.blocks):
+        order = _block_order(names, block, rng)
+        trials += [
+            PlannedTrial(
+                slot=block * len(names) + position, phase=Phase.MEASURED, block=block, arm=name, position=position
+            )
+            for position, name in enumerate(order)
+        ]
+    residency = Residency.RESTART if spec.plan.residency is Residency.RESTART else Residency.RESIDENT
+    engines = _engines(resolved)
+    return TrialPlan(
+        arms=tuple(names),
+        trials=tuple(trials),
+        engines=engines,
+        residency=residency,
+        engine_starts=len(engines) if residency is Residency.RESIDENT else len(trials),
+        samples_per_trial=_samples(spec),
+        longest_sample_tokens=(longest_prompt(spec) or 0) + longest_output(spec),
+    )
+
+
+def _block_order(names: list[str], block: int, rng: random.Random) -> list[str]:
+    if len(names) <= 2:
+        return names if block % 2 == 0 else names[::-1]
+    return rng.sample(names, len(names))
+
+
+def _engines(resolved: ResolvedExperiment) -> tuple[tuple[str, ...], ...]:
+    groups: dict[tuple[str, int], list[str]] = {}
+    twins: Counter[str] = Counter()
+    for arm in resolved.arms:
+        settings = arm.model_copy(update={"name": ""}).model_dump_json()
+        # An arm that repeats another to the letter is there to measure noise: it gets an engine of its own, as the
+        # arms of a real comparison have.
+        groups.setdefault((arm.engine_key, twins[settings]), []).append(arm.name)
+        twins[settings] += 1
+    return tuple(tuple(group) for group in groups.values())
+
+
+def _samples(spec: Experiment) -> int | None:
+    count: int | None
+    match spec.workload.prompts:
+        case SyntheticPrompts() | FilePrompts() as prompts:
+            count = prompts.count
+        case InlinePrompts() as prompts:
+            count = len(prompts.prompts)
+        case _:
+            assert_never(spec.workload.prompts)
+    return None if count is None else count * spec.workload.samples_per_prompt
+
+
+def _letter(index: int) -> str:
+    return chr(ord("A") + index) if index < 26 else f"[{index}]"

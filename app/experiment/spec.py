@@ -1,0 +1,466 @@
+"""What a user may ask for."""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+
+class SpecModel(BaseModel):
+    """Frozen, and deaf to fields it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
+
+
+# --- model ---------------------------------------------------------------------------------------------------------
+
+
+class LoadFormat(StrEnum):
+    """vLLM's ``load_format``: real weights, or random ones of the right shape."""
+
+    AUTO = "auto"
+    DUMMY = "dummy"
+
+
+class PresetModel(SpecModel):
+    """A model this project ships: shape and, for the tiny one, a tokenizer; no download."""
+
+    preset: str = Field(description="Name of a model preset (GET /v1/models).", examples=["tiny-qwen2"])
+
+
+class HubModel(SpecModel):
+    """A Hugging Face id or a directory on the worker's host."""
+
+    id: str = Field(
+        min_length=1,
+        description="Hugging Face id, or a path on the worker's host.",
+        examples=["deepseek-ai/DeepSeek-R1-Distill-Qwen-7B"],
+    )
+    revision: str | None = Field(None, description="Commit, tag or branch on the hub.", examples=["main"])
+    load_format: LoadFormat = Field(LoadFormat.AUTO, description="`dummy` gives random weights of the model's shape.")
+    tokenizer: str | None = Field(None, description="Tokenizer, if not the model's own.", examples=["Qwen/Qwen2.5-7B"])
+
+
+def _model_tag(value: Any) -> str:
+    if isinstance(value, PresetModel):
+        return "preset"
+    return "preset" if isinstance(value, dict) and "preset" in value else "id"
+
+
+Model = Annotated[Annotated[PresetModel, Tag("preset")] | Annotated[HubModel, Tag("id")], Discriminator(_model_tag)]
+
+# --- engine --------------------------------------------------------------------------------------------------------
+
+
+class EngineSettings(SpecModel):
+    """vLLM engine arguments under vLLM's own names and with vLLM's meaning.
+
+    A field that is absent gets this project's common default; an explicit null leaves the choice to vLLM, which may
+    then choose differently for two arms (the parity check will say so).
+    """
+
+    tensor_parallel_size: int | None = Field(None, ge=1, description="GPUs one engine is split over.", examples=[1])
+    dtype: Literal["auto", "float16", "bfloat16", "float32"] | None = Field(
+        None, description="Data type of weights and activations.", examples=["bfloat16"]
+    )
+    quantization: str | None = Field(None, description="Quantisation method of the weights.", examples=["fp8"])
+    kv_cache_dtype: str | None = Field(None, description="Data type of the KV cache.", examples=["auto"])
+    max_model_len: int | None = Field(
+        None,
+        ge=1,
+        description="Longest prompt plus output, tokens; what the workload needs if absent.",
+        examples=[9216],
+    )
+    max_num_seqs: int | None = Field(None, ge=1, description="Most sequences in one step.", examples=[256])
+    max_num_batched_tokens: int | None = Field(None, ge=1, description="Most tokens in one step.", examples=[8192])
+    gpu_memory_utilization: float | None = Field(
+        None, gt=0, le=1, description="Share of the GPU's memory one engine may take while awake.", examples=[0.8]
+    )
+    num_gpu_blocks_override: int | None = Field(
+        None, ge=1, description="KV-cache blocks, whatever fits.", examples=[64]
+    )
+    block_size: int | None = Field(None, ge=1, description="Tokens per KV-cache block.", examples=[16])
+    enforce_eager: bool | None = Field(None, description="Run without CUDA graphs and compilation.", examples=[False])
+    enable_prefix_caching: bool | None = Field(
+        None, description="Reuse the KV cache of equal prefixes.", examples=[True]
+    )
+    enable_chunked_prefill: bool | None = Field(None, description="Split long prompts over steps.", examples=[True])
+    async_scheduling: bool | None = Field(
+        None, description="Schedule step n+1 while step n runs; vLLM decides if absent.", examples=[True]
+    )
+    distributed_executor_backend: Literal["uni", "mp"] | None = Field(
+        None, description="How the engine runs its workers; vLLM decides if absent.", examples=["mp"]
+    )
+    disable_custom_all_reduce: bool | None = Field(None, description="Use NCCL for all-reduce.", examples=[False])
+    trust_remote_code: bool | None = Field(None, description="Run code that comes with the model.", examples=[False])
+    seed: int | None = Field(None, ge=0, description="The engine's own random seed.", examples=[0])
+
+
+# --- driver --------------------------------------------------------------------------------------------------------
+
+
+class Api(StrEnum):
+    """Which interface of vLLM a driver talks to."""
+
+    LLM = "llm"
+    ASYNC_LLM = "async_llm"
+    SIMULATED = "simulated"
+
+
+class EngineProcess(StrEnum):
+    """Where vLLM's engine core runs."""
+
+    IN_PROCESS = "in_process"
+    SEPARATE = "separate"
+
+
+class OutputKind(StrEnum):
+    """vLLM's ``RequestOutputKind``: what a request delivers, and how often."""
+
+    FINAL_ONLY = "final_only"
+    DELTA = "delta"
+    CUMULATIVE = "cumulative"
+
+
+class Samples(StrEnum):
+    """How several samples of one prompt are asked for."""
+
+    SEPARATE_REQUESTS = "separate_requests"
+    N_PARAMETER = "n_parameter"
+
+
+class _VllmDriver(SpecModel):
+    samples: Samples = Field(
+        Samples.SEPARATE_REQUESTS, description="One request per sample, or one per prompt with `n` samples."
+    )
+    detokenize: bool = Field(False, description="Let vLLM turn token ids into text.")
+    logprobs: int | None = Field(None, ge=0, description="Log probabilities per token, as vLLM's `logprobs`.")
+
+
+class LlmDriver(_VllmDriver):
+    """The synchronous `LLM`: the whole batch goes in, the call returns when the last sample is done."""
+
+    api: Literal[Api.LLM] = Field(Api.LLM, description="`llm`")
+    engine_process: EngineProcess = Field(
+        EngineProcess.SEPARATE, description="Engine core in a process of its own (vLLM's default) or in the caller's."
+    )
+
+
+class AsyncLlmDriver(_VllmDriver):
+    """The asynchronous `AsyncLLM`: one task per request; its engine core always has a process of its own."""
+
+    api: Literal[Api.ASYNC_LLM] = Field(Api.ASYNC_LLM, description="`async_llm`")
+    output_kind: OutputKind = Field(OutputKind.FINAL_ONLY, description="vLLM's RequestOutputKind.")
+
+
+class SimulatedDriver(SpecModel):
+    """No engine: timings come from here. For tests, demonstrations of pages and power studies only."""
+
+    api: Literal[Api.SIMULATED] = Field(Api.SIMULATED, description="`simulated`")
+    seconds_per_token: float = Field(0.01, gt=0, description="Time of one decode step, s.", examples=[0.012])
+    prefill_s: float = Field(0.0, ge=0, description="Time before the first token of every request, s.")
+    noise_pct: float = Field(0.0, ge=0, lt=50, description="Standard deviation of a trial's speed, percent.")
+    drift_pct_per_slot: float = Field(0.0, description="The host gets slower by this much with every trial, percent.")
+    start_s: float = Field(0.0, ge=0, description="Real seconds the start takes.")
+    pace: float = Field(0.0, ge=0, description="Real seconds per simulated second; 0 runs at once.", examples=[1.0])
+    failing_slots: tuple[int, ...] = Field((), description="Trials (by slot) that fail.")
+
+
+Driver = Annotated[LlmDriver | AsyncLlmDriver | SimulatedDriver, Field(discriminator="api")]
+
+
+class DriverOverrides(SpecModel):
+    """Driver settings of one arm; what is absent comes from its profile."""
+
+    api: Api | None = Field(None, description="Interface of vLLM.", examples=["async_llm"])
+    engine_process: EngineProcess | None = Field(None, description="Where the engine core runs (`llm` only).")
+    output_kind: OutputKind | None = Field(None, description="vLLM's RequestOutputKind (`async_llm` only).")
+    samples: Samples | None = Field(None, description="One request per sample, or `n` samples per request.")
+    detokenize: bool | None = Field(None, description="Let vLLM turn token ids into text.")
+    logprobs: int | None = Field(None, ge=0, description="Log probabilities per token, as vLLM's `logprobs`.")
+    seconds_per_token: float | None = Field(None, gt=0, description="Time of one decode step, s (`simulated` only).")
+    prefill_s: float | None = Field(None, ge=0, description="Time before the first token, s (`simulated` only).")
+    noise_pct: float | None = Field(None, ge=0, lt=50, description="Noise of a trial, percent (`simulated` only).")
+    drift_pct_per_slot: float | None = Field(None, description="Drift per trial, percent (`simulated` only).")
+    start_s: float | None = Field(None, ge=0, description="Real seconds the start takes (`simulated` only).")
+    pace: float | None = Field(None, ge=0, description="Real seconds per simulated second (`simulated` only).")
+    failing_slots: tuple[int, ...] | None = Field(None, description="Trials that fail (`simulated` only).")
+
+
+# --- workload ------------------------------------------------------------------------------------------------------
+
+
+class Fixed(SpecModel):
+    """Always the same number of tokens."""
+
+    distribution: Literal["fixed"] = "fixed"
+    value: int = Field(ge=1, description="Tokens.", examples=[128])
+
+
+class Uniform(SpecModel):
+    """Whole numbers from `low` to `high`, both included."""
+
+    distribution: Literal["uniform"] = "uniform"
+    low: int = Field(ge=1, description="Fewest tokens.", examples=[64])
+    high: int = Field(ge=1, description="Most tokens.", examples=[256])
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"low ({self.low}) is above high ({self.high}); swap them")
+        return self
+
+
+class LogNormal(SpecModel):
+    """Log-normal around `median`, cut off at `max`: the long tail of reasoning rollouts."""
+
+    distribution: Literal["lognormal"] = "lognormal"
+    median: int = Field(ge=1, description="Median, tokens.", examples=[512])
+    sigma: float = Field(gt=0, le=5, description="Standard deviation of the natural logarithm.", examples=[0.8])
+    max: int = Field(ge=1, description="Most tokens; longer draws are cut to it.", examples=[8192])
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.median > self.max:
+            raise ValueError(f"median ({self.median}) is above max ({self.max}); raise max")
+        return self
+
+
+class Empirical(SpecModel):
+    """Drawn with replacement from lengths seen elsewhere."""
+
+    distribution: Literal["empirical"] = "empirical"
+    values: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        min_length=1, description="Observed lengths, tokens.", examples=[[120, 340, 8192]]
+    )
+
+
+TokenDistribution = Annotated[Fixed | Uniform | LogNormal | Empirical, Field(discriminator="distribution")]
+
+
+class SyntheticPrompts(SpecModel):
+    """Random token ids, different in every block, so that no prefix cache can help."""
+
+    source: Literal["synthetic"] = "synthetic"
+    count: int = Field(8, ge=1, le=100_000, description="Prompts.", examples=[8])
+    tokens: TokenDistribution = Field(Fixed(value=128), description="Length of a prompt.")
+
+
+class FilePrompts(SpecModel):
+    """Prompts from a file on the worker's host: text, or lists of token ids."""
+
+    source: Literal["file"] = "file"
+    path: str = Field(min_length=1, description="A .jsonl or .parquet file.", examples=["/data/prompts.jsonl"])
+    column: str = Field("prompt", description="Column that holds the prompt.", examples=["prompt"])
+    count: int | None = Field(None, ge=1, le=100_000, description="First prompts to use; all if absent.")
+
+    @model_validator(mode="after")
+    def _known_format(self) -> Self:
+        if not self.path.endswith((".jsonl", ".parquet")):
+            raise ValueError("path must end in .jsonl or .parquet")
+        return self
+
+
+class InlinePrompts(SpecModel):
+    """Prompts in the spec itself: text, or lists of token ids."""
+
+    source: Literal["inline"] = "inline"
+    prompts: tuple[Annotated[str, Field(min_length=1)] | Annotated[tuple[int, ...], Field(min_length=1)], ...] = Field(
+        min_length=1, description="Text or token ids, one per prompt.", examples=[["What is 2 + 2?"]]
+    )
+
+
+Prompts = Annotated[SyntheticPrompts | FilePrompts | InlinePrompts, Field(discriminator="source")]
+
+
+class ForcedOutput(SpecModel):
+    """Every sample has exactly its drawn length (`ignore_eos`, `min_tokens = max_tokens`)."""
+
+    stop: Literal["length"] = "length"
+    tokens: TokenDistribution = Field(Fixed(value=128), description="Length of a sample.")
+
+
+class NaturalOutput(SpecModel):
+    """Samples end where the model ends them, at `max_tokens` at the latest."""
+
+    stop: Literal["natural"] = "natural"
+    max_tokens: int = Field(ge=1, description="Most output tokens.", examples=[8192])
+
+
+Output = Annotated[ForcedOutput | NaturalOutput, Field(discriminator="stop")]
+
+
+class Sampling(SpecModel):
+    """vLLM's sampling parameters, the same in every arm."""
+
+    temperature: float = Field(1.0, ge=0, le=10, description="0 is greedy.")
+    top_p: float = Field(1.0, gt=0, le=1, description="Nucleus sampling.")
+    top_k: int = Field(0, ge=0, description="0 considers every token.")
+    per_request_seed: bool = Field(
+        True,
+        description="Seed every sample, so that all arms can generate the same tokens. vLLM then samples request by "
+        "request, which costs time on a GPU; off, only token counts are forced to be equal.",
+    )
+
+
+class BatchArrival(SpecModel):
+    """All requests are there when the trial begins."""
+
+    pattern: Literal["batch"] = "batch"
+
+
+class PoissonArrival(SpecModel):
+    """Requests arrive one by one, independently of each other."""
+
+    pattern: Literal["poisson"] = "poisson"
+    rate: float = Field(gt=0, description="Requests per second.", examples=[4.0])
+
+
+class ConcurrencyArrival(SpecModel):
+    """A fixed number of requests in flight: a new one starts when one is done."""
+
+    pattern: Literal["concurrency"] = "concurrency"
+    limit: int = Field(ge=1, description="Requests in flight.", examples=[64])
+
+
+Arrival = Annotated[BatchArrival | PoissonArrival | ConcurrencyArrival, Field(discriminator="pattern")]
+
+
+class Turns(SpecModel):
+    """Turns of an agent loop."""
+
+    count: Literal[1] = Field(1, description="This version runs single turns.")
+
+
+class Workload(SpecModel):
+    """The requests of one trial."""
+
+    prompts: Prompts = Field(SyntheticPrompts(), description="Where the prompts come from.")
+    samples_per_prompt: int = Field(4, ge=1, le=1024, description="Samples generated for every prompt.")
+    output: Output = Field(ForcedOutput(), description="How long the samples are.")
+    sampling: Sampling = Field(Sampling(), description="Sampling parameters.")
+    arrival: Arrival = Field(BatchArrival(), description="When the requests start.")
+    turns: Turns = Field(Turns(), description="Turns of an agent loop.")
+
+
+# --- arms, plan, decision, limits ----------------------------------------------------------------------------------
+
+Name = Annotated[
+    str,
+    Field(
+        min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$", description="Printable text.", examples=["async"]
+    ),
+]
+
+
+class Environment(SpecModel):
+    """Where an arm's engine runs."""
+
+    variables: dict[
+        Annotated[str, Field(pattern=r"^(VLLM|CUDA|NCCL|TORCH|OMP|MKL|GOMP|KMP|TOKENIZERS)_[A-Z0-9_]+$")], str
+    ] = Field({}, description="Environment variables of the engine.", examples=[{"OMP_NUM_THREADS": "1"}])
+    python: str | None = Field(
+        None,
+        description="Python interpreter of another environment (its own vLLM, the same Ray and Python version).",
+        examples=["/opt/vllm-nightly/bin/python"],
+    )
+
+
+class Arm(SpecModel):
+    """One way of driving vLLM."""
+
+    name: Name
+    profile: str = Field(description="Settings to start from (GET /v1/profiles).", examples=["vllm-async"])
+    engine: EngineSettings = Field(EngineSettings(), description="Engine settings of this arm alone.")
+    driver: DriverOverrides = Field(DriverOverrides(), description="Driver settings of this arm alone.")
+    environment: Environment = Field(Environment(), description="Environment of this arm's engine.")
+
+
+class Residency(StrEnum):
+    """Whether engines stay up between trials."""
+
+    AUTO = "auto"
+    RESIDENT = "resident"
+    RESTART = "restart"
+
+
+class PlanSettings(SpecModel):
+    """How often and in which order the arms run."""
+
+    blocks: int = Field(6, ge=1, le=200, description="Blocks: one trial of every arm each.")
+    warmup_trials: int = Field(1, ge=0, le=20, description="Trials of every arm that are run first and thrown away.")
+    seed: int = Field(0, ge=0, lt=2**32, description="Seed of prompts, lengths, sampling and order.")
+    residency: Residency = Field(Residency.AUTO, description="Whether engines stay up between trials.")
+    reset_prefix_cache: bool = Field(True, description="Empty the prefix cache before every trial.")
+    looks: tuple[Annotated[int, Field(ge=2)], ...] = Field(
+        (), description="Blocks after which the verdict may be read early and the experiment ended.", examples=[[4, 6]]
+    )
+
+
+class Parity(StrEnum):
+    """What to do about differences nobody declared."""
+
+    FLAG = "flag"
+    STRICT = "strict"
+
+
+class ServiceLevels(SpecModel):
+    """Limits a sample must meet to count towards `request_goodput`."""
+
+    ttft_ms: float | None = Field(None, gt=0, description="Time to first token, ms.", examples=[500])
+    tpot_ms: float | None = Field(None, gt=0, description="Time per output token, ms.", examples=[50])
+    e2el_ms: float | None = Field(None, gt=0, description="End-to-end latency, ms.", examples=[30000])
+
+
+class Decision(SpecModel):
+    """How a verdict is reached."""
+
+    alpha: float = Field(0.05, gt=0, lt=0.5, description="Level of the test; the interval has 1 - alpha.")
+    margin_pct: float = Field(2.0, gt=0, lt=100, description="Differences within ± this count as the same, percent.")
+    parity: Parity = Field(Parity.FLAG, description="`strict` fails the experiment before the first trial.")
+    service_levels: ServiceLevels = Field(ServiceLevels(), description="Limits for `request_goodput`.")
+
+
+class Limits(SpecModel):
+    """When to give up, and who goes first."""
+
+    timeout_s: float = Field(7200, gt=0, description="Longest time from start to end, s.")
+    stall_timeout_s: float = Field(300, gt=0, description="Longest time without a new token during a trial, s.")
+    retry_on_loss: bool = Field(False, description="Queue the experiment again when its worker is lost.")
+    priority: int = Field(0, ge=-100, le=100, description="Higher runs first.")
+
+
+class Sweep(SpecModel):
+    """Values to vary; this version takes none."""
+
+
+class Experiment(SpecModel):
+    """What a user submits: a model, a workload, arms, a plan."""
+
+    name: str = Field(
+        "", max_length=200, pattern=r"^[^\x00]*$", description="For people.", examples=["sync against async"]
+    )
+    labels: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=200)]] = Field(
+        {}, max_length=32, description="For filters.", examples=[{"suite": "nightly"}]
+    )
+    model: Model = Field(description="The model every arm runs.", examples=[{"preset": "tiny-qwen2"}])
+    engine: EngineSettings = Field(EngineSettings(), description="Engine settings common to all arms.")
+    workload: Workload = Field(Workload(), description="The requests of one trial.")
+    arms: tuple[Arm, ...] = Field(
+        min_length=1,
+        max_length=64,
+        description="The ways of driving vLLM to compare.",
+        examples=[[{"name": "sync", "profile": "vllm-sync"}, {"name": "async", "profile": "vllm-async"}]],
+    )
+    baseline: str | None = Field(None, description="Arm the others are compared with; the first if absent.")
+    replicas: Literal[1] = Field(1, description="Engines per arm; this version runs one.")
+    plan: PlanSettings = Field(PlanSettings(), description="How often and in which order the arms run.")
+    decision: Decision = Field(Decision(), description="How a verdict is reached.")
+    limits: Limits = Field(Limits(), description="When to give up, and who goes first.")
+    explain: Literal[False] = Field(False, description="This version does not split a gap into causes.")
+    sweep: Sweep = Field(Sweep(), description="Values to vary; this version takes none.")
+
+    @property
+    def baseline_name(self) -> str:
+        """Name of the arm the others are compared with."""
+        return self.baseline or self.arms[0].name

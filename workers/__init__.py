@@ -1,0 +1,1 @@
+"""The GPU side: claims experiments and runs them on real engines."""

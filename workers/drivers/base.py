@@ -1,0 +1,96 @@
+"""The one seam: what every way of driving vLLM offers."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.experiment.records import EngineSample, HarnessUse, RequestRecord, ResolvedArm
+from app.experiment.spec import Driver as DriverSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One sample to generate: token ids in, this many tokens out."""
+
+    request_id: str
+    prompt_index: int
+    sample_index: int
+    prompt_token_ids: tuple[int, ...]
+    min_tokens: int
+    max_tokens: int
+    seed: int | None
+    arrival_s: float  # seconds after the trial began
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Sampling parameters every request shares."""
+
+    temperature: float
+    top_p: float
+    top_k: int
+    ignore_eos: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The workload of one trial, drawn: the same for every arm of a block.
+
+    ``requests`` are ordered by prompt, then sample; ``concurrency`` limits how many are in flight (None: no limit).
+    """
+
+    requests: tuple[Request, ...]
+    sampling: Sampling
+    concurrency: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """What came of a batch."""
+
+    records: tuple[RequestRecord, ...]
+    timeline: tuple[EngineSample, ...]
+    harness: HarnessUse
+    complete: bool  # False if it was stopped early: the records are those that were finished
+
+
+class Driver(Protocol):
+    """Owns one engine and pushes batches through it. Calls block; only ``progress`` and ``abort`` may come meanwhile.
+
+    Failures raise the ExperimentFailure they are (EngineStartFailed, EngineDied).
+    """
+
+    def start(self) -> ResolvedArm:
+        """Start the engine and report what it resolved to."""
+        ...
+
+    def encode(self, texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+        """Token ids of each text, by the engine's tokenizer."""
+        ...
+
+    def reset_prefix_cache(self) -> None:
+        """Forget every cached prefix; raise EngineDied if the engine refuses."""
+        ...
+
+    def rollout(self, batch: Batch, settings: DriverSettings) -> Rollout:
+        """Run the batch to its end, or until ``abort``."""
+        ...
+
+    def progress(self) -> int:
+        """Tokens generated since the engine started: grows while the engine is alive."""
+        ...
+
+    def abort(self) -> None:
+        """Ask a running rollout to stop soon."""
+        ...
+
+    def sleep(self) -> None:
+        """Free the engine's GPU memory, keeping the weights in host memory."""
+        ...
+
+    def wake(self) -> None:
+        """Undo ``sleep``."""
+        ...
+
+    def stop(self) -> None:
+        """End the engine and its processes."""
+        ...
