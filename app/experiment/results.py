@@ -1,24 +1,148 @@
 """The answer: what `GET /v1/experiments/{id}/results` says, and the sentence that sums it up."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
-from app.experiment.fairness import TrialWork
-from app.experiment.plan import PlannedTrial
-from app.experiment.records import Conditions, HarnessUse, TrialState
+from pydantic import Field, create_model
+
+from app.experiment.comparison import Comparison, Method
+from app.experiment.conditions import ResultWarning
+from app.experiment.fairness import Fairness
+from app.experiment.fingerprint import EnvironmentReport
+from app.experiment.lifecycle import Failure, Status
+from app.experiment.metrics import METRICS, Kind, Metric, TrialSummary
+from app.experiment.parity import ParityReport
+from app.experiment.plan import Phase, TrialPlan
+from app.experiment.records import ResolvedArm, TrialState
+from app.experiment.resolution import ResolvedExperiment
+from app.experiment.spec import Experiment, SpecModel
+
+__all__ = ["ArmResult", "Distribution", "NoiseFloor", "Results", "Scalar", "TrialReport", "TrialSummary"]
 
 
-@dataclass(frozen=True, slots=True)
-class TrialSummary:
-    """A stored trial without its request records: all that results are made of."""
+class Scalar(SpecModel):
+    """A metric with one value per trial, over an arm's measured trials."""
 
-    planned: PlannedTrial
-    attempt: int
-    state: TrialState
-    started_at: float  # seconds since the epoch
-    wall_s: float
-    metrics: dict[str, float | None]  # metric key -> value; "ttft_ms.p50" for a percentile
-    missing: dict[str, str]  # metric key -> why it is None
-    work: TrialWork | None
-    harness: HarnessUse | None
-    conditions: Conditions | None
-    error: str | None
+    mean: float | None = Field(description="Mean over the trials; null where no trial has a value.", examples=[5765.4])
+    std: float | None = Field(description="Standard deviation over the trials (n - 1).", examples=[6.1])
+    per_trial: tuple[float | None, ...] = Field(
+        description="Value of every measured trial that succeeded, in order.", examples=[[5761.0, 5769.7]]
+    )
+    missing: str | None = Field(None, description="Why a value is null.", examples=["no GPU telemetry"])
+
+
+class Distribution(SpecModel):
+    """A metric with one value per sample: each statistic is taken per trial and averaged over the trials."""
+
+    mean: float | None = Field(description="Mean.", examples=[2839.0])
+    std: float | None = Field(description="Standard deviation (n - 1).", examples=[1.2])
+    p50: float | None = Field(description="Median.", examples=[2840.1])
+    p90: float | None = Field(description="90th percentile; null below 64 samples.", examples=[2841.0])
+    p95: float | None = Field(description="95th percentile; null below 130 samples.", examples=[2841.5])
+    p99: float | None = Field(description="99th percentile; null below 662 samples.", examples=[None])
+    missing: str | None = Field(None, description="Why a value is null.", examples=["p99 needs 662 values, got 32"])
+
+
+class ArmReport(SpecModel):
+    """One arm over its measured trials: what every arm has beside a field per metric."""
+
+    name: str = Field(description="The arm.", examples=["sync"])
+    profile: str = Field(description="Profile and version.", examples=["vllm-sync@1"])
+    simulated: bool = Field(description="Whether no engine ran.")
+    trials: int = Field(description="Measured trials that succeeded.", examples=[6])
+
+    def metric(self, key: str) -> Scalar | Distribution:
+        """The field of a metric, by its key in METRICS."""
+        value = getattr(self, key)
+        assert isinstance(value, Scalar | Distribution)  # noqa: S101 - METRICS and the fields are one table
+        return value
+
+
+def _field(metric: Metric) -> Any:
+    kind = Scalar if metric.kind is Kind.SCALAR else Distribution
+    return (kind, Field(description=f"{metric.formula} Unit: {metric.unit}."))
+
+
+if TYPE_CHECKING:
+    ArmResult = ArmReport
+else:
+    ArmResult = create_model(
+        "ArmResult",
+        __base__=ArmReport,
+        __doc__="One arm over its measured trials, with a field per metric.",
+        **{key: _field(metric) for key, metric in METRICS.items()},
+    )
+
+
+class TrialReport(SpecModel):
+    """One trial."""
+
+    slot: int = Field(description="Place in the order of trials of its phase, from 0.", examples=[0])
+    phase: Phase = Field(description="Whether it counts.")
+    block: int = Field(description="Block, from 0; for warm-ups the round.", examples=[0])
+    position: int = Field(description="Place within the block, from 0.", examples=[0])
+    arm: str = Field(description="Its arm.", examples=["sync"])
+    state: TrialState = Field(description="How it ended.")
+    started_at: datetime = Field(description="When it began, UTC.", examples=["2026-01-31T12:00:00Z"])
+    wall_s: float = Field(description="How long it took altogether, s.", examples=[2.91])
+    error: str | None = Field(None, description="Why it failed.")
+    metrics: dict[str, float | None] = Field(
+        description="Value by metric key; `ttft_ms.p50` for a statistic.", examples=[{"output_throughput": 5761.0}]
+    )
+    missing: dict[str, str] = Field(
+        description="Why values are null, by metric key.", examples=[{"power_w": "no GPU telemetry"}]
+    )
+
+
+class NoiseFloor(SpecModel):
+    """What comparing an arm with itself gave under the same fingerprint."""
+
+    floor_pct: float = Field(ge=0, description="Largest change found between equal arms, percent.", examples=[0.4])
+    experiments: int = Field(ge=1, description="Experiments it rests on.", examples=[3])
+
+
+class Results(SpecModel):
+    """Everything an experiment found, or has found so far."""
+
+    experiment_id: str = Field(description="The experiment.", examples=["01890a5d-ac96-774b-bcce-b302099a8057"])
+    status: Status = Field(description="Where the experiment is.")
+    complete: bool = Field(description="False while it runs, and if it failed or was cancelled.")
+    simulated: bool = Field(description="True where any arm had no engine: such results never enter a series.")
+    summary: str = Field(
+        description="The answer in a sentence; it says no more than the verdict.",
+        examples=[
+            "Simulated. b is 9.1 % slower than a on output throughput (95 % interval +8.8 % to +9.4 %, 6 blocks)."
+        ],
+    )
+    arms: tuple[ArmResult, ...] = Field(description="Every arm over its measured trials.")
+    trials: tuple[TrialReport, ...] = Field(description="Every trial that ran.")
+    comparisons: tuple[Comparison, ...] = Field(
+        description="Every candidate against the baseline, metric by metric; primary metrics first."
+    )
+    parity: ParityReport | None = Field(
+        description="Whether the arms' configurations differ only as declared; null before two engines have started."
+    )
+    fairness: Fairness | None = Field(description="Whether the arms did equal work; null before a block is done.")
+    explanation: None = Field(None, description="This version does not split a gap into causes.")
+    warnings: tuple[ResultWarning, ...] = Field(description="What limits the meaning of the results.")
+    failure: Failure | None = Field(None, description="Why the experiment failed.")
+    environment: EnvironmentReport | None = Field(description="Where it ran; null before an engine has started.")
+    method: Method = Field(Method(), description="How estimates and verdicts are made.")
+
+
+def build_results(
+    experiment_id: str,
+    *,
+    spec: Experiment,
+    resolved: ResolvedExperiment,
+    plan: TrialPlan,
+    status: Status,
+    arms: Sequence[ResolvedArm],
+    trials: Sequence[TrialSummary],
+    failure: Failure | None = None,
+    noise: NoiseFloor | None = None,
+    workload_sha256: str | None = None,
+) -> Results:
+    """Everything there is to say, from whatever there is: works at every moment of an experiment's life."""
+    raise NotImplementedError
