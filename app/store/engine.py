@@ -1,0 +1,221 @@
+"""The database: SQLite for one host, Postgres for a team."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, select, text, type_coerce
+from sqlalchemy import exc as sa
+
+from app.errors import DatabaseUnavailable
+from app.store.clock import Moment, now_us
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+_WRITES = "rollout_lab_writes"
+_LOCK_WAIT_S = 30  # of SQLite's one writer lock
+_MIGRATION_LOCK = 0x726F6C6C  # any number, the same in every process
+
+# Primary result codes that say that SQLite cannot do its work, whatever the statement: PERM, BUSY, LOCKED, NOMEM,
+# READONLY, IOERR, CORRUPT, FULL, CANTOPEN, PROTOCOL, NOTADB.
+_SQLITE_UNAVAILABLE = frozenset({3, 5, 6, 7, 8, 10, 11, 13, 14, 15, 26})
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What `/readyz` says about the database."""
+
+    reachable: bool
+    migrated: bool
+    detail: str | None = None
+
+    @property
+    def ready(self) -> bool:
+        """True where the service can work."""
+        return self.reachable and self.migrated
+
+
+class Database:
+    """Connections to one database. Transactions are short; a failure to connect is DatabaseUnavailable."""
+
+    def __init__(self, url: str) -> None:
+        self.url = make_url(url)
+        self._engine = _postgres(url) if self.is_postgres else _sqlite(url)
+        self._reader = self._engine
+        self._writer = self._engine.execution_options(**{_WRITES: True})
+        if self.is_postgres:
+            # One snapshot per read(), as SQLite gives it anyway.
+            self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+    @property
+    def is_postgres(self) -> bool:
+        """True for Postgres, False for SQLite."""
+        return self.url.get_backend_name() == "postgresql"
+
+    @property
+    def path(self) -> Path | None:
+        """File of a SQLite database."""
+        return None if self.is_postgres or not self.url.database else Path(self.url.database)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that only reads, all of it the same state."""
+        with _unavailable(), self._reader.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self, timeout_s: float | None = None) -> Iterator[Connection]:
+        """A transaction that writes; it commits at the end of the block.
+
+        ``timeout_s`` bounds every statement and every wait for a lock on Postgres; SQLite waits for its one lock only.
+        """
+        with _unavailable(), self._writer.begin() as connection:
+            if timeout_s is not None and self.is_postgres:
+                limit = f"{timeout_s * 1000:.0f}ms"
+                connection.execute(
+                    text("SELECT set_config('lock_timeout', :t, true), set_config('statement_timeout', :t, true)"),
+                    {"t": limit},
+                )
+            yield connection
+
+    def now(self) -> datetime:
+        """The database's clock."""
+        with self.read() as connection:
+            return connection.execute(select(type_coerce(now_us(), Moment))).scalar_one()
+
+    def upgrade(self) -> None:
+        """Bring the schema up to date; several processes may do so at once."""
+        from alembic import command
+
+        config = _alembic_config()
+        with _unavailable(), self._engine.connect() as connection:
+            connection.detach()  # it is set up for this alone
+            if self.is_postgres:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+            else:
+                _prepare_sqlite(connection)
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+            connection.commit()
+
+    def check(self) -> Health:
+        """Whether the service can work with this database; never raises."""
+        from alembic.migration import MigrationContext
+        from alembic.script import ScriptDirectory
+
+        head = ScriptDirectory.from_config(_alembic_config()).get_current_head()
+        try:
+            with self.read() as connection:
+                revision = MigrationContext.configure(connection).get_current_revision()
+        except DatabaseUnavailable as error:
+            return Health(reachable=False, migrated=False, detail=error.detail)
+        if revision != head:
+            return Health(reachable=True, migrated=False, detail=f"schema is at {revision}, this version needs {head}")
+        return Health(reachable=True, migrated=True)
+
+    def dispose(self) -> None:
+        """Close every idle connection."""
+        self._engine.dispose()
+
+
+def _postgres(url: str) -> Engine:
+    return create_engine(
+        url,
+        isolation_level="READ COMMITTED",
+        json_serializer=_json,
+        max_overflow=15,
+        pool_pre_ping=True,
+        pool_timeout=10,
+        connect_args={
+            "application_name": "rollout-lab",
+            "connect_timeout": 5,
+            # A host that vanished without a word is noticed within a lease.
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 2,
+            "tcp_user_timeout": 15_000,
+        },
+    )
+
+
+def _sqlite(url: str) -> Engine:
+    database = make_url(url).database
+    if database:
+        try:
+            Path(database).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DatabaseUnavailable(f"cannot create the directory of {database}: {error}") from error
+    engine = create_engine(
+        url, json_serializer=_json, max_overflow=15, pool_timeout=10, connect_args={"timeout": _LOCK_WAIT_S}
+    )
+    event.listen(engine, "connect", _configure_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    # The driver would begin transactions by itself, too late and never IMMEDIATE.
+    connection.isolation_level = None
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A transaction that reads first and writes later fails at once when another has written in between, whatever the
+    # busy timeout: so writers take the lock at the start.
+    writes = connection.get_execution_options().get(_WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _prepare_sqlite(connection: Connection) -> None:
+    """Switch to WAL, then lock: batch migrations rebuild tables, which must not cascade to the rows that name them."""
+    cursor = connection.connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA foreign_keys=OFF")
+    cursor.close()
+    connection.execution_options(**{_WRITES: True})
+    connection.begin()
+
+
+def _alembic_config() -> "Config":
+    from alembic.config import Config
+
+    import migrations
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent).replace("%", "%%"))
+    return config
+
+
+@contextmanager
+def _unavailable() -> Iterator[None]:
+    try:
+        yield
+    except sa.TimeoutError as error:
+        raise DatabaseUnavailable("no free connection to the database") from error
+    except sa.DBAPIError as error:
+        if _is_unavailable(error):
+            raise DatabaseUnavailable(str(error.orig).partition("\n")[0]) from error
+        raise
+
+
+def _is_unavailable(error: sa.DBAPIError) -> bool:
+    """Whether the database failed rather than the statement."""
+    match error.orig:
+        case sqlite3.Error() as cause:
+            return (getattr(cause, "sqlite_errorcode", 0) & 0xFF) in _SQLITE_UNAVAILABLE
+        case psycopg.errors.ReadOnlySqlTransaction() | psycopg.OperationalError() | psycopg.InterfaceError():
+            return True
+        case _:
+            return error.connection_invalidated
+
+
+_json: Any = partial(json.dumps, allow_nan=False, separators=(",", ":"))

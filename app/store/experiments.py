@@ -1,0 +1,280 @@
+"""Reading experiments."""
+
+import base64
+import binascii
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, exists, func, select, tuple_
+
+from app.errors import FieldError, InvalidInput, NotFound
+from app.experiment.lifecycle import Failure, Progress, Status
+from app.experiment.spec import Experiment
+from app.store.clock import Moment
+from app.store.engine import Database
+from app.store.ids import ExperimentId
+from app.store.queue import position
+from app.store.tables import attempts, events, experiment_labels, experiments
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One time an experiment was claimed, and how that ended."""
+
+    attempt: int
+    owner: str
+    started_at: datetime
+    ended_at: datetime | None
+    outcome: Status | None  # the experiment's status after it
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentItem:
+    """An experiment as lists show it."""
+
+    id: ExperimentId
+    version: int  # grows with every change
+    name: str
+    labels: dict[str, str]
+    model: str
+    simulated: bool
+    status: Status
+    priority: int
+    created_at: datetime
+    started_at: datetime | None  # of the last attempt
+    finished_at: datetime | None
+    attempt: int
+    cancel_requested: bool
+    progress: Progress | None
+    verdict: str | None
+    failure: Failure | None
+    retry_of: ExperimentId | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentRow:
+    """All there is to know about an experiment, save its trials and events."""
+
+    item: ExperimentItem
+    spec: Experiment
+    submitted: dict[str, Any]  # the spec as it was submitted
+    queue_position: int | None  # from 1, while queued
+    owner: str | None
+    heartbeat_at: datetime | None
+    lease_expires_at: datetime | None
+    attempts: tuple[Attempt, ...]
+    retries: tuple[ExperimentId, ...]  # experiments that retry this one
+    results: dict[str, Any] | None
+
+    @property
+    def etag(self) -> str:
+        """Changes whenever the experiment does."""
+        return f"{self.item.version}-{self.queue_position or 0}-{len(self.retries)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentPage:
+    """Some experiments, newest first, and where the next page begins."""
+
+    items: tuple[ExperimentItem, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A change of status."""
+
+    seq: int  # from 1, without gaps
+    at: datetime
+    from_status: Status | None
+    to_status: Status
+    attempt: int
+    owner: str | None
+    reason: str
+    detail: dict[str, Any] | None
+
+
+def get(db: Database, experiment_id: ExperimentId) -> ExperimentRow:
+    """One experiment; NotFound if there is none."""
+    with db.read() as connection:
+        row = connection.execute(select(experiments).where(experiments.c.id == experiment_id)).one_or_none()
+        if row is None:
+            raise NotFound(f"there is no experiment {experiment_id}")
+        return ExperimentRow(
+            item=_item(row),
+            spec=Experiment.model_validate(row.spec),
+            submitted=row.spec,
+            queue_position=position(connection, row) if row.status == Status.QUEUED else None,
+            owner=row.owner,
+            heartbeat_at=row.heartbeat_at,
+            lease_expires_at=row.lease_expires_at,
+            attempts=_attempts(connection, experiment_id),
+            retries=_retries(connection, experiment_id),
+            results=row.results,
+        )
+
+
+def page(
+    db: Database,
+    *,
+    status: Collection[Status] = (),
+    labels: Mapping[str, str] | None = None,
+    name: str | None = None,
+    model: str | None = None,
+    verdict: str | None = None,
+    cursor: str | None = None,
+    limit: int = 50,
+) -> ExperimentPage:
+    """Newest first. ``name`` matches a part of the name, whatever its case; everything else matches whole."""
+    c = experiments.c
+    conditions: list[ColumnElement[bool]] = [_has_label(key, value) for key, value in (labels or {}).items()]
+    if status:
+        conditions.append(c.status.in_(list(status)))
+    if name:
+        # Both sides are folded by the database: SQLite knows the case of ASCII letters only.
+        conditions.append(func.lower(c.name).like(func.lower(f"%{_escaped(name)}%"), escape="/"))
+    if model is not None:
+        conditions.append(c.model == model)
+    if verdict is not None:
+        conditions.append(c.verdict == verdict)
+    if cursor is not None:
+        created_at, last = _decoded(cursor)
+        conditions.append(tuple_(c.created_at, c.id) < tuple_(created_at, last, types=[Moment, c.id.type]))
+    query = (
+        select(*(c[name] for name in _ITEM_COLUMNS))
+        .where(and_(True, *conditions))
+        .order_by(c.created_at.desc(), c.id.desc())
+        .limit(limit + 1)
+    )
+    with db.read() as connection:
+        rows = connection.execute(query).all()
+    more = len(rows) > limit
+    items = tuple(_item(row) for row in rows[:limit])
+    return ExperimentPage(items, _encoded(items[-1]) if more else None)
+
+
+def events_after(db: Database, experiment_id: ExperimentId, seq: int = 0) -> tuple[Event, ...]:
+    """Changes of status after the event ``seq``, oldest first."""
+    query = select(events).where(events.c.experiment_id == experiment_id, events.c.seq > seq).order_by(events.c.seq)
+    with db.read() as connection:
+        return tuple(_event(row) for row in connection.execute(query))
+
+
+def counts(db: Database) -> dict[Status, int]:
+    """How many experiments are in each status."""
+    with db.read() as connection:
+        found = connection.execute(select(experiments.c.status, func.count()).group_by(experiments.c.status)).all()
+    return dict.fromkeys(Status, 0) | {Status(status): count for status, count in found}
+
+
+_ITEM_COLUMNS = (
+    "id",
+    "version",
+    "name",
+    "labels",
+    "model",
+    "simulated",
+    "status",
+    "priority",
+    "created_at",
+    "started_at",
+    "finished_at",
+    "attempt",
+    "cancel_requested_at",
+    "progress",
+    "verdict",
+    "failure",
+    "retry_of",
+)
+
+
+def _item(row: Row[Any]) -> ExperimentItem:
+    return ExperimentItem(
+        id=ExperimentId(row.id),
+        version=row.version,
+        name=row.name,
+        labels=row.labels,
+        model=row.model,
+        simulated=row.simulated,
+        status=Status(row.status),
+        priority=row.priority,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        attempt=row.attempt,
+        cancel_requested=row.cancel_requested_at is not None,
+        progress=None if row.progress is None else Progress.model_validate(row.progress),
+        verdict=row.verdict,
+        failure=_failure(row),
+        retry_of=row.retry_of,
+    )
+
+
+def _attempts(connection: Connection, experiment_id: ExperimentId) -> tuple[Attempt, ...]:
+    query = select(attempts).where(attempts.c.experiment_id == experiment_id).order_by(attempts.c.attempt)
+    return tuple(
+        Attempt(
+            attempt=row.attempt,
+            owner=row.owner,
+            started_at=row.started_at,
+            ended_at=row.ended_at,
+            outcome=None if row.outcome is None else Status(row.outcome),
+            failure=_failure(row),
+        )
+        for row in connection.execute(query)
+    )
+
+
+def _retries(connection: Connection, experiment_id: ExperimentId) -> tuple[ExperimentId, ...]:
+    query = (
+        select(experiments.c.id)
+        .where(experiments.c.retry_of == experiment_id)
+        .order_by(experiments.c.created_at, experiments.c.id)
+    )
+    return tuple(ExperimentId(found) for found in connection.execute(query).scalars())
+
+
+def _event(row: Row[Any]) -> Event:
+    return Event(
+        seq=row.seq,
+        at=row.at,
+        from_status=None if row.from_status is None else Status(row.from_status),
+        to_status=Status(row.to_status),
+        attempt=row.attempt,
+        owner=row.owner,
+        reason=row.reason,
+        detail=row.detail,
+    )
+
+
+def _failure(row: Row[Any]) -> Failure | None:
+    return None if row.failure is None else Failure.model_validate(row.failure)
+
+
+def _has_label(key: str, value: str) -> ColumnElement[bool]:
+    label = experiment_labels.c
+    return exists().where(label.experiment_id == experiments.c.id, label.key == key, label.value == value)
+
+
+def _escaped(part: str) -> str:
+    return part.replace("/", "//").replace("%", "/%").replace("_", "/_")
+
+
+def _encoded(item: ExperimentItem) -> str:
+    place = json.dumps([item.created_at.isoformat(), item.id])
+    return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
+
+
+def _decoded(cursor: str) -> tuple[datetime, str]:
+    try:
+        place = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
+        created_at, last = datetime.fromisoformat(place[0]), str(place[1])
+        if created_at.tzinfo is None:
+            raise ValueError("no time zone")
+    except (ValueError, TypeError, LookupError, binascii.Error, UnicodeError):
+        raise InvalidInput.of((FieldError("/cursor", "not a cursor; use next_cursor of the page before"),)) from None
+    return created_at, last

@@ -1,0 +1,86 @@
+"""Request records and engine samples as Parquet: one compressed blob per trial."""
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.experiment.records import EngineSample, RequestRecord
+
+RECORD_SCHEMA = pa.schema(
+    [
+        pa.field("request_id", pa.string(), nullable=False),
+        pa.field("prompt_index", pa.int32(), nullable=False),
+        pa.field("sample_index", pa.int32(), nullable=False),
+        pa.field("replica", pa.int32(), nullable=False),
+        pa.field("turn", pa.int32(), nullable=False),
+        pa.field("prompt_tokens", pa.int32(), nullable=False),
+        pa.field("output_tokens", pa.int32(), nullable=False),
+        pa.field("cached_tokens", pa.int32()),
+        pa.field("finish_reason", pa.string()),
+        pa.field("output_sha256", pa.string(), nullable=False),
+        pa.field("arrived_s", pa.float64(), nullable=False),
+        pa.field("sent_s", pa.float64(), nullable=False),
+        pa.field("queued_s", pa.float64()),
+        pa.field("scheduled_s", pa.float64()),
+        pa.field("first_token_s", pa.float64()),
+        pa.field("last_token_s", pa.float64()),
+        pa.field("delivered_s", pa.float64(), nullable=False),
+        pa.field("preemptions", pa.int32()),
+        # A gap is known to a microsecond at best: 24 bits of it are enough, and most of a file is gaps.
+        pa.field("itl_ms", pa.list_(pa.float32())),
+    ]
+)
+
+SAMPLE_SCHEMA = pa.schema(
+    [
+        pa.field("at_s", pa.float64(), nullable=False),
+        pa.field("running", pa.int32(), nullable=False),
+        pa.field("waiting", pa.int32(), nullable=False),
+        pa.field("kv_cache_usage_pct", pa.float64(), nullable=False),
+        pa.field("prompt_tokens", pa.int32(), nullable=False),
+        pa.field("output_tokens", pa.int32(), nullable=False),
+        pa.field("preemptions", pa.int32(), nullable=False),
+    ]
+)
+
+
+def table_of_records(records: Sequence[RequestRecord]) -> pa.Table:
+    """One row per record, one column per field."""
+    return _table(records, RECORD_SCHEMA)
+
+
+def records_of_table(table: pa.Table) -> tuple[RequestRecord, ...]:
+    """The records a table was made of."""
+    columns = table.to_pydict()
+    columns["itl_ms"] = [None if gaps is None else tuple(gaps) for gaps in columns["itl_ms"]]
+    return tuple(RequestRecord(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
+
+
+def table_of_samples(samples: Sequence[EngineSample]) -> pa.Table:
+    """One row per sample, one column per field."""
+    return _table(samples, SAMPLE_SCHEMA)
+
+
+def samples_of_table(table: pa.Table) -> tuple[EngineSample, ...]:
+    """The samples a table was made of."""
+    columns = table.to_pydict()
+    return tuple(EngineSample(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
+
+
+def to_parquet(table: pa.Table) -> bytes:
+    """Compressed with zstd."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    blob: bytes = sink.getvalue().to_pybytes()
+    return blob
+
+
+def from_parquet(blob: bytes) -> pa.Table:
+    """The table a blob was made of."""
+    return pq.read_table(pa.BufferReader(blob))
+
+
+def _table(rows: Iterable[object], schema: pa.Schema) -> pa.Table:
+    rows = tuple(rows)
+    return pa.table({name: [getattr(row, name) for row in rows] for name in schema.names}, schema=schema)

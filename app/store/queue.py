@@ -1,0 +1,454 @@
+"""The queue: the only writer of an experiment's status.
+
+A worker owns an attempt through its lease. Every write it makes later carries (experiment, attempt, owner) and must
+change exactly one row; otherwise somebody else has the attempt by now, and LeaseLost tells the worker to stop.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, literal, literal_column, select, update
+
+from app.errors import Conflict, FailureCode, IdempotencyMismatch, LeaseLost, NotFound
+from app.experiment.lifecycle import TRANSITIONS, Failure, Progress, Status
+from app.experiment.resolution import resolve
+from app.experiment.spec import Experiment
+from app.store.clock import microseconds, now_us
+from app.store.dialects import insert_unless_present
+from app.store.engine import Database
+from app.store.ids import ExperimentId, new_experiment_id
+from app.store.tables import attempts, events, experiment_labels, experiments
+
+CLAIM_TIMEOUT_S = 5.0
+MAX_LOSSES = 3  # an experiment that kills every worker it meets is not given a fourth
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """An experiment that waits; ``created`` is False where an Idempotency-Key named an earlier one."""
+
+    experiment_id: ExperimentId
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to run one attempt, and the fence of every write."""
+
+    experiment_id: ExperimentId
+    attempt: int
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Work for a worker."""
+
+    lease: Lease
+    spec: Experiment
+    retry_of: ExperimentId | None
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """What a heartbeat is told."""
+
+    cancel_requested: bool
+
+
+# --- submitting ----------------------------------------------------------------------------------------------------
+
+
+def enqueue(
+    db: Database, spec: Experiment, *, idempotency_key: str | None = None, retry_of: ExperimentId | None = None
+) -> Enqueued:
+    """Queue an experiment; raise InvalidInput if it contradicts itself.
+
+    The same key and spec give the first experiment again, the same key and another spec raise IdempotencyMismatch.
+    ``retry_of`` names a failed or cancelled experiment whose finished blocks the new one may take over.
+    """
+    row = _row_of(spec) | {
+        "idempotency_key": idempotency_key,
+        "request_sha256": None if idempotency_key is None else _digest(spec, retry_of),
+        "retry_of": retry_of,
+    }
+    with db.write() as connection:
+        if retry_of is not None:
+            _require_retriable(connection, retry_of)
+        inserted = insert_unless_present(connection, experiments, row, ("idempotency_key",))
+        if not inserted:
+            return _first_of(connection, row)
+        if spec.labels:
+            connection.execute(
+                insert(experiment_labels),
+                [{"experiment_id": row["id"], "key": key, "value": value} for key, value in spec.labels.items()],
+            )
+        _append_event(connection, row["id"], None, Status.QUEUED, 0, None, "submitted")
+    return Enqueued(row["id"], created=True)
+
+
+def retry(db: Database, experiment_id: ExperimentId, *, idempotency_key: str | None = None) -> Enqueued:
+    """Queue a failed or cancelled experiment once more, as a new one that names it."""
+    with db.read() as connection:
+        spec = _require_retriable(connection, experiment_id)
+    return enqueue(db, Experiment.model_validate(spec), idempotency_key=idempotency_key, retry_of=experiment_id)
+
+
+def position(connection: Connection, experiment: Row[Any]) -> int:
+    """Place in the queue, from 1."""
+    queued = experiments.c
+    ahead = (queued.priority > experiment.priority) | (
+        (queued.priority == experiment.priority)
+        & (
+            (queued.queued_at < experiment.queued_at)
+            | ((queued.queued_at == experiment.queued_at) & (queued.id < experiment.id))
+        )
+    )
+    return 1 + connection.execute(select(func.count()).where(_is(Status.QUEUED), ahead)).scalar_one()
+
+
+# --- running -------------------------------------------------------------------------------------------------------
+
+
+def claim(db: Database, owner: str, lease_s: float) -> Claim | None:
+    """Take the first experiment in the queue, or None."""
+    first = (
+        select(experiments.c.id)
+        .where(_is(Status.QUEUED))
+        .order_by(experiments.c.priority.desc(), experiments.c.queued_at, experiments.c.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)  # Postgres only; SQLite has one writer at a time
+        .scalar_subquery()
+    )
+    with db.write(CLAIM_TIMEOUT_S) as connection:
+        for row in _move(
+            connection,
+            Status.QUEUED,
+            Status.RUNNING,
+            experiments.c.id == first,
+            "claimed",
+            owner=owner,
+            lease_expires_at=now_us() + microseconds(lease_s),
+        ):
+            lease = Lease(ExperimentId(row.id), row.attempt, owner)
+            try:
+                return Claim(lease, Experiment.model_validate(row.spec), row.retry_of)
+            except ValidationError as error:
+                # Written by another version. Left alone, it would kill every worker that claims it.
+                failure = Failure(code=FailureCode.INTERNAL, detail=f"the stored spec is not valid here: {error}")
+                _move(connection, Status.RUNNING, Status.FAILED, _fence(lease), failure.detail, failure=failure)
+    return None
+
+
+def beat(db: Database, lease: Lease, lease_s: float, progress: Progress | None = None) -> Beat:
+    """Extend the lease, and say how far the attempt has come."""
+    values: dict[str, Any] = {"lease_expires_at": now_us() + microseconds(lease_s), "heartbeat_at": now_us()}
+    if progress is not None:
+        values["progress"] = progress.model_dump(mode="json")
+    with db.write(lease_s) as connection:
+        cancel_requested_at = fenced_update(connection, lease, **values).cancel_requested_at
+    return Beat(cancel_requested=cancel_requested_at is not None)
+
+
+def finish(
+    db: Database,
+    lease: Lease,
+    status: Status,
+    *,
+    results: Mapping[str, Any] | BaseModel | None = None,
+    verdict: str | None = None,
+    failure: Failure | None = None,
+    reason: str,
+) -> None:
+    """End the attempt, and with it the experiment. Saying it twice, after a lost acknowledgement, is no error."""
+    if not status.terminal or (status is Status.FAILED) != (failure is not None):
+        raise ValueError(f"an attempt cannot end as {status} with failure={failure!r}")
+    document = results.model_dump(mode="json") if isinstance(results, BaseModel) else results
+    with db.write() as connection:
+        moved = _move(
+            connection,
+            Status.RUNNING,
+            status,
+            _fence(lease),
+            reason,
+            failure=failure,
+            results=document,
+            verdict=verdict,
+        )
+        if not moved and not _ended_as(connection, lease, status, failure):
+            raise _lost(lease)
+
+
+def hand_back(db: Database, lease: Lease, reason: str) -> Status:
+    """Give the attempt up without blame: its worker has to go. Finished trials stay; so does the place in the queue.
+
+    With a cancel request waiting the experiment is cancelled instead: no other worker should start it to be told so.
+    """
+    with db.write() as connection:
+        cancelled = experiments.c.cancel_requested_at.is_not(None)
+        for target, condition in ((Status.CANCELLED, cancelled), (Status.QUEUED, ~cancelled)):
+            if _move(connection, Status.RUNNING, target, and_(_fence(lease), condition), reason):
+                return target
+        for target in (Status.CANCELLED, Status.QUEUED):
+            if _ended_as(connection, lease, target):
+                return target
+        raise _lost(lease)
+
+
+def request_cancel(db: Database, experiment_id: ExperimentId) -> Status:
+    """Cancel what waits; ask the worker of what runs. Terminal states stay as they are. Returns the status after it."""
+    named = experiments.c.id == experiment_id
+    with db.write() as connection:
+        if _move(connection, Status.QUEUED, Status.CANCELLED, named, "cancelled while queued"):
+            return Status.CANCELLED
+        connection.execute(
+            update(experiments)
+            .where(named, _is(Status.RUNNING), experiments.c.cancel_requested_at.is_(None))
+            .values(cancel_requested_at=now_us(), version=experiments.c.version + 1)
+        )
+        status = connection.execute(select(experiments.c.status).where(named)).scalar_one_or_none()
+        if status is None:
+            raise NotFound(f"there is no experiment {experiment_id}")
+        return Status(status)
+
+
+def reap(db: Database) -> tuple[ExperimentId, ...]:
+    """Take the attempts whose lease has run out from their workers.
+
+    The experiment fails with `worker_lost`; it is queued again, at the end, if its spec says `retry_on_loss`; it is
+    cancelled if that had been asked for. Use Reaper, which spares workers that could not reach the database either.
+    """
+    expired = experiments.c.lease_expires_at < now_us()
+    cancelled = experiments.c.cancel_requested_at.is_not(None)
+    again = experiments.c.retry_on_loss & (experiments.c.losses < MAX_LOSSES - 1)
+    outcomes = (
+        (Status.CANCELLED, cancelled),
+        (Status.QUEUED, ~cancelled & again),
+        (Status.FAILED, ~cancelled & ~again),
+    )
+    with db.read() as connection:
+        if not connection.execute(select(literal(1)).where(_is(Status.RUNNING), expired).limit(1)).all():
+            return ()
+    failure = Failure(code=FailureCode.WORKER_LOST, detail="the worker stopped sending heartbeats")
+    reaped: list[ExperimentId] = []
+    last_in_queue: dict[str, Any] = {"queued_at": now_us()}
+    with db.write() as connection:
+        for target, condition in outcomes:
+            moved = _move(
+                connection,
+                Status.RUNNING,
+                target,
+                and_(expired, condition),
+                "worker lost",
+                failure=failure,
+                losses=experiments.c.losses + 1,
+                **(last_in_queue if target is Status.QUEUED else {}),
+            )
+            reaped += [ExperimentId(row.id) for row in moved]
+    return tuple(reaped)
+
+
+# --- the fence -----------------------------------------------------------------------------------------------------
+
+
+def fenced_update(connection: Connection, lease: Lease, **values: Any) -> Row[Any]:
+    """Change the experiment's row if the lease still holds, and keep others from it until the transaction ends."""
+    row = connection.execute(
+        update(experiments)
+        .where(_fence(lease))
+        .values(version=experiments.c.version + 1, **values)
+        .returning(experiments.c.cancel_requested_at)
+    ).one_or_none()
+    if row is None:
+        raise _lost(lease)
+    return row
+
+
+def _fence(lease: Lease) -> ColumnElement[bool]:
+    return and_(
+        experiments.c.id == lease.experiment_id,
+        experiments.c.attempt == lease.attempt,
+        experiments.c.owner == lease.owner,
+    )
+
+
+def _lost(lease: Lease) -> LeaseLost:
+    return LeaseLost(f"{lease.owner} no longer owns attempt {lease.attempt} of experiment {lease.experiment_id}")
+
+
+def _ended_as(connection: Connection, lease: Lease, status: Status, failure: Failure | None = None) -> bool:
+    """Whether this very attempt has already ended this way, and by its worker: a reaper leaves its own failure."""
+    ended = connection.execute(
+        select(attempts.c.outcome, attempts.c.failure).where(
+            attempts.c.experiment_id == lease.experiment_id,
+            attempts.c.attempt == lease.attempt,
+            attempts.c.owner == lease.owner,
+        )
+    ).one_or_none()
+    return ended is not None and (ended.outcome, ended.failure) == (status, _document(failure))
+
+
+# --- the one statement that changes a status -----------------------------------------------------------------------
+
+
+def _move(
+    connection: Connection,
+    origin: Status,
+    target: Status,
+    condition: ColumnElement[bool],
+    reason: str,
+    *,
+    owner: str | None = None,
+    failure: Failure | None = None,
+    **values: Any,
+) -> tuple[Row[Any], ...]:
+    """Every experiment in ``origin`` that meets the condition goes to ``target``; its event goes with it."""
+    if target not in TRANSITIONS[origin]:
+        raise ValueError(f"no experiment goes from {origin} to {target}")
+    cause = _document(failure)
+    moved = connection.execute(
+        update(experiments)
+        .where(_is(origin), condition)
+        .values(
+            status=target,
+            version=experiments.c.version + 1,
+            **_consequences(target, owner, cause),
+            **values,
+        )
+        .returning(experiments.c.id, experiments.c.attempt, experiments.c.spec, experiments.c.retry_of)
+    ).all()
+    for row in moved:
+        if target is Status.RUNNING:
+            _begin_attempt(connection, row, owner)
+        worker = _end_attempt(connection, row, target, cause) if origin is Status.RUNNING else owner
+        _append_event(connection, row.id, origin, target, row.attempt, worker, reason, cause)
+    return tuple(moved)
+
+
+def _consequences(target: Status, owner: str | None, cause: dict[str, Any] | None) -> dict[str, Any]:
+    """What else is true of an experiment in this state."""
+    if target is Status.RUNNING:
+        return {
+            "attempt": experiments.c.attempt + 1,
+            "owner": owner,
+            "started_at": now_us(),
+            "heartbeat_at": now_us(),
+        }
+    unowned: dict[str, Any] = {"owner": None, "lease_expires_at": None}
+    if target is Status.QUEUED:
+        return unowned | {"progress": None}
+    return unowned | {"finished_at": now_us(), "failure": cause if target is Status.FAILED else None}
+
+
+def _begin_attempt(connection: Connection, row: Row[Any], owner: str | None) -> None:
+    connection.execute(
+        insert(attempts).values(experiment_id=row.id, attempt=row.attempt, owner=owner, started_at=now_us())
+    )
+
+
+def _end_attempt(connection: Connection, row: Row[Any], outcome: Status, cause: dict[str, Any] | None) -> str:
+    owner: str = connection.execute(
+        update(attempts)
+        .where(attempts.c.experiment_id == row.id, attempts.c.attempt == row.attempt)
+        .values(ended_at=now_us(), outcome=outcome, failure=cause)
+        .returning(attempts.c.owner)
+    ).scalar_one()
+    return owner
+
+
+def _append_event(  # noqa: PLR0917 - the columns of a row
+    connection: Connection,
+    experiment_id: ExperimentId,
+    origin: Status | None,
+    target: Status,
+    attempt: int,
+    owner: str | None,
+    reason: str,
+    detail: dict[str, Any] | None = None,
+) -> None:
+    # The experiment's row is locked by now, so no other event of it can take the same number.
+    last = select(func.coalesce(func.max(events.c.seq), 0)).where(events.c.experiment_id == experiment_id)
+    connection.execute(
+        insert(events).values(
+            experiment_id=experiment_id,
+            seq=last.scalar_subquery() + 1,
+            at=now_us(),
+            from_status=origin,
+            to_status=target,
+            attempt=attempt,
+            owner=owner,
+            reason=reason,
+            detail=detail,
+        )
+    )
+
+
+def _document(failure: Failure | None) -> dict[str, Any] | None:
+    return None if failure is None else failure.model_dump(mode="json")
+
+
+def _is(status: Status) -> ColumnElement[bool]:
+    # Spelled out in the SQL: with a parameter in its place SQLite could not use the partial index.
+    return experiments.c.status == literal_column(f"'{status}'")
+
+
+# --- a submission's row --------------------------------------------------------------------------------------------
+
+
+def _row_of(spec: Experiment) -> dict[str, Any]:
+    resolved = resolve(spec)
+    return {
+        "id": new_experiment_id(),
+        "version": 1,
+        "name": spec.name,
+        "labels": spec.labels,
+        "model": resolved.arms[0].model.id,
+        "simulated": resolved.simulated,
+        "spec": _as_submitted(spec),
+        "status": Status.QUEUED,
+        "priority": spec.limits.priority,
+        "created_at": now_us(),
+        "queued_at": now_us(),
+        "attempt": 0,
+        "retry_on_loss": spec.limits.retry_on_loss,
+        "losses": 0,
+    }
+
+
+def _as_submitted(spec: Experiment) -> dict[str, Any]:
+    """Only what was said: an engine setting that is absent means something else than an explicit null."""
+    document = spec.model_dump(mode="json", exclude_unset=True)
+    if Experiment.model_validate(document) != spec:
+        raise ValueError("the spec says other things when read again")
+    return document
+
+
+def _digest(spec: Experiment, retry_of: ExperimentId | None) -> str:
+    request = {"retry_of": retry_of, "spec": _as_submitted(spec)}
+    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+
+
+def _first_of(connection: Connection, row: Mapping[str, Any]) -> Enqueued:
+    first = connection.execute(
+        select(experiments.c.id, experiments.c.request_sha256).where(
+            experiments.c.idempotency_key == row["idempotency_key"]
+        )
+    ).one()
+    if first.request_sha256 != row["request_sha256"]:
+        raise IdempotencyMismatch(f"this Idempotency-Key queued experiment {first.id} with another body")
+    return Enqueued(ExperimentId(first.id), created=False)
+
+
+def _require_retriable(connection: Connection, experiment_id: ExperimentId) -> Any:
+    row = connection.execute(
+        select(experiments.c.status, experiments.c.spec).where(experiments.c.id == experiment_id)
+    ).one_or_none()
+    if row is None:
+        raise NotFound(f"there is no experiment {experiment_id}")
+    if Status(row.status) not in {Status.FAILED, Status.CANCELLED}:
+        raise Conflict(f"experiment {experiment_id} is {row.status}; only a failed or cancelled one can be retried")
+    return row.spec

@@ -1,0 +1,241 @@
+"""What attempts leave behind: resolved arms, trials, request records."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import ColumnElement, Connection, Row, insert, literal, select
+
+from app.errors import Conflict
+from app.experiment.fairness import TrialWork
+from app.experiment.plan import Phase, PlannedTrial
+from app.experiment.records import Conditions, HarnessUse, ResolvedArm, TrialResult, TrialState
+from app.experiment.results import TrialSummary
+from app.store.clock import now_us
+from app.store.dialects import insert_or_replace
+from app.store.engine import Database
+from app.store.ids import ExperimentId
+from app.store.queue import Lease, fenced_update
+from app.store.tables import arms, trial_records, trials
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class StoredArm:
+    """An arm as one attempt found it."""
+
+    attempt: int
+    resolved: ResolvedArm
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTrial:
+    """Which trial something belongs to."""
+
+    attempt: int
+    planned: PlannedTrial
+
+
+# --- writing, inside the fence -------------------------------------------------------------------------------------
+
+
+def save_arm(db: Database, lease: Lease, arm: ResolvedArm) -> None:
+    """Store what an arm's engine turned out to be; an engine that starts anew replaces what was known of it."""
+    row = {
+        "experiment_id": lease.experiment_id,
+        "attempt": lease.attempt,
+        "arm": arm.arm,
+        "resolved": asdict(arm),
+    }
+    with db.write() as connection:
+        fenced_update(connection, lease)
+        insert_or_replace(connection, arms, row, ("experiment_id", "attempt", "arm"))
+
+
+def save_trial(db: Database, lease: Lease, result: TrialResult, summary: TrialSummary) -> None:
+    """Store a finished trial. Saying it twice, after a lost acknowledgement, is no error."""
+    from app.store.parquet import table_of_records, table_of_samples, to_parquet
+
+    records = to_parquet(table_of_records(result.records))
+    timeline = to_parquet(table_of_samples(result.timeline))
+    row = _row_of(lease, summary)
+    with db.write() as connection:
+        fenced_update(connection, lease)
+        if _is_stored(connection, row):
+            return
+        row["records_id"] = connection.execute(
+            insert(trial_records)
+            .values(stored_at=now_us(), records=records, timeline=timeline)
+            .returning(trial_records.c.id)
+        ).scalar_one()
+        connection.execute(insert(trials).values(row))
+
+
+def take_over(db: Database, lease: Lease, source: ExperimentId, attempt: int, blocks: Collection[int]) -> int:
+    """Make measured blocks of an earlier attempt, or of the experiment this one retries, part of this attempt.
+
+    Returns the number of trials. Blocks this attempt already has are left as they are.
+    """
+    columns = [column for column in trials.c if column.name not in {"id", "experiment_id", "attempt"}]
+    present = select(trials.c.block).where(_of(lease.experiment_id, lease.attempt), trials.c.phase == Phase.MEASURED)
+    finished = select(
+        literal(lease.experiment_id).label("experiment_id"), literal(lease.attempt).label("attempt"), *columns
+    ).where(
+        _of(source, attempt),
+        trials.c.phase == Phase.MEASURED,
+        trials.c.block.in_(blocks),
+        trials.c.block.not_in(present),
+    )
+    with db.write() as connection:
+        fenced_update(connection, lease)
+        names = ["experiment_id", "attempt", *(column.name for column in columns)]
+        return len(connection.execute(insert(trials).from_select(names, finished).returning(trials.c.id)).all())
+
+
+# --- reading -------------------------------------------------------------------------------------------------------
+
+
+def arms_of(db: Database, experiment_id: ExperimentId, attempt: int | None = None) -> tuple[StoredArm, ...]:
+    """Resolved arms of one attempt, or of all; in the order of attempt and name."""
+    query = (
+        select(arms.c.attempt, arms.c.resolved)
+        .where(arms.c.experiment_id == experiment_id, literal(True) if attempt is None else arms.c.attempt == attempt)
+        .order_by(arms.c.attempt, arms.c.arm)
+    )
+    with db.read() as connection:
+        return tuple(StoredArm(row.attempt, _resolved_arm(row.resolved)) for row in connection.execute(query))
+
+
+def trials_of(db: Database, experiment_id: ExperimentId, attempt: int | None = None) -> tuple[TrialSummary, ...]:
+    """Trials of one attempt, or of all, in the order they ran; warm-ups first."""
+    query = select(trials).where(_of(experiment_id, attempt)).order_by(*_ORDER)
+    with db.read() as connection:
+        return tuple(_summary(row) for row in connection.execute(query))
+
+
+def finished_blocks(trials: Collection[TrialSummary], arms: Collection[str]) -> dict[int, int]:
+    """Measured blocks in which every arm succeeded, each with the latest attempt that has it: block -> attempt."""
+    succeeded: dict[tuple[int, int], set[str]] = {}
+    for trial in trials:
+        if trial.planned.phase is Phase.MEASURED and trial.state is TrialState.SUCCEEDED:
+            succeeded.setdefault((trial.planned.block, trial.attempt), set()).add(trial.planned.arm)
+    return {block: attempt for (block, attempt), names in sorted(succeeded.items()) if names >= set(arms)}
+
+
+def records_of(
+    db: Database,
+    experiment_id: ExperimentId,
+    arm: str | None = None,
+    slot: int | None = None,
+    *,
+    attempt: int | None = None,
+) -> Iterator[tuple[StoredTrial, "pa.Table"]]:
+    """Request records of measured trials, one table at a time, so that a million of them stream.
+
+    No transaction stays open in between; a trial whose records retention has dropped is left out.
+    """
+    return _blobs(db, _measured(experiment_id, arm, slot, attempt), trial_records.c.records)
+
+
+def timeline_of(
+    db: Database,
+    experiment_id: ExperimentId,
+    arm: str | None = None,
+    slot: int | None = None,
+    *,
+    attempt: int | None = None,
+) -> Iterator[tuple[StoredTrial, "pa.Table"]]:
+    """Sampled engine state of measured trials, one table at a time."""
+    return _blobs(db, _measured(experiment_id, arm, slot, attempt), trial_records.c.timeline)
+
+
+def _blobs(
+    db: Database, condition: ColumnElement[bool], column: ColumnElement[bytes]
+) -> Iterator[tuple[StoredTrial, "pa.Table"]]:
+    from app.store.parquet import from_parquet
+
+    with db.read() as connection:
+        found = connection.execute(select(trials).where(condition).order_by(*_ORDER)).all()
+    for row in found:
+        with db.read() as connection:
+            blob = connection.execute(select(column).where(trial_records.c.id == row.records_id)).scalar_one_or_none()
+        if blob is not None:
+            yield StoredTrial(row.attempt, _planned(row)), from_parquet(blob)
+
+
+_ORDER = (trials.c.attempt, trials.c.phase.desc(), trials.c.slot)
+
+
+def _of(experiment_id: ExperimentId, attempt: int | None) -> ColumnElement[bool]:
+    of = trials.c.experiment_id == experiment_id
+    return of if attempt is None else of & (trials.c.attempt == attempt)
+
+
+def _measured(
+    experiment_id: ExperimentId, arm: str | None, slot: int | None, attempt: int | None
+) -> ColumnElement[bool]:
+    condition = _of(experiment_id, attempt) & (trials.c.phase == Phase.MEASURED)
+    if arm is not None:
+        condition &= trials.c.arm == arm
+    if slot is not None:
+        condition &= trials.c.slot == slot
+    return condition
+
+
+# --- rows and values -----------------------------------------------------------------------------------------------
+
+
+def _row_of(lease: Lease, summary: TrialSummary) -> dict[str, Any]:
+    work = None if summary.work is None else asdict(summary.work)
+    return {
+        "experiment_id": lease.experiment_id,
+        "attempt": lease.attempt,
+        **summary.planned.model_dump(),
+        "state": summary.state,
+        "started_at": summary.started_at,
+        "wall_s": summary.wall_s,
+        "metrics": summary.metrics,
+        "missing": summary.missing,
+        "output_hashes": None if work is None else work.pop("output_hashes"),
+        "work": work,
+        "harness": None if summary.harness is None else asdict(summary.harness),
+        "conditions": None if summary.conditions is None else asdict(summary.conditions),
+        "error": summary.error,
+    }
+
+
+def _is_stored(connection: Connection, row: dict[str, Any]) -> bool:
+    key = ("experiment_id", "attempt", "phase", "block", "arm")
+    same = ("slot", "position", "state", "started_at", "wall_s")
+    stored = connection.execute(
+        select(*(trials.c[name] for name in same)).where(*(trials.c[name] == row[name] for name in key))
+    ).one_or_none()
+    if stored is not None and tuple(stored) != tuple(row[name] for name in same):
+        raise Conflict(f"another result of {row['phase']} block {row['block']}, arm {row['arm']!r} is stored")
+    return stored is not None
+
+
+def _resolved_arm(document: dict[str, Any]) -> ResolvedArm:
+    return ResolvedArm(**(document | {"pids": tuple(document["pids"])}))
+
+
+def _planned(row: Row[Any]) -> PlannedTrial:
+    return PlannedTrial(slot=row.slot, phase=Phase(row.phase), block=row.block, arm=row.arm, position=row.position)
+
+
+def _summary(row: Row[Any]) -> TrialSummary:
+    return TrialSummary(
+        planned=_planned(row),
+        attempt=row.attempt,
+        state=TrialState(row.state),
+        started_at=row.started_at,
+        wall_s=row.wall_s,
+        metrics=row.metrics,
+        missing=row.missing,
+        work=None if row.work is None else TrialWork(**row.work, output_hashes=row.output_hashes),
+        harness=None if row.harness is None else HarnessUse(**row.harness),
+        conditions=None if row.conditions is None else Conditions(**row.conditions),
+        error=row.error,
+    )

@@ -1,0 +1,26 @@
+"""Runs the migrations on the connection it is given."""
+
+from typing import Any, Literal
+
+from alembic import context
+
+from app.store.clock import Moment
+from app.store.tables import SafeText, metadata
+
+
+def render(kind: str, obj: Any, _autogen: Any) -> str | Literal[False]:
+    """A revision outlives the code that made it: name the database's types, not ours."""
+    if kind != "type" or not isinstance(obj, SafeText | Moment):
+        return False
+    return "sa.Text()" if isinstance(obj, SafeText) else "sa.BigInteger()"
+
+
+connection = context.config.attributes["connection"]
+context.configure(
+    connection=connection,
+    target_metadata=metadata,
+    render_as_batch=connection.dialect.name == "sqlite",
+    render_item=render,
+)
+with context.begin_transaction():
+    context.run_migrations()
