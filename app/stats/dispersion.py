@@ -1,0 +1,28 @@
+"""How large the noise is."""
+
+import math
+
+from scipy import special
+
+from app.stats.checks import check_blocks, check_share
+from app.stats.estimate import Estimate, to_percent
+
+
+def spread(sd: float, df: int, *, confidence: float = 0.95) -> Estimate:
+    """A standard deviation with its interval, in the unit of `sd`.
+
+    df sd^2 / sigma^2 follows chi-square with df degrees of freedom: exact for normal noise, rough for any other.
+    Source: NIST/SEMATECH e-Handbook of Statistical Methods, section 1.3.5.8.
+    """
+    check_share("confidence", confidence)
+    check_blocks(df + 1, 2)
+    if not (math.isfinite(sd) and sd >= 0):
+        raise ValueError(f"sd must be 0 or more, got {sd}")
+    tail = (1 - confidence) / 2
+    low, high = (sd * math.sqrt(df / float(special.chdtri(df, share))) for share in (tail, 1 - tail))
+    return Estimate(sd, min(low, sd), max(high, sd), confidence)
+
+
+def noise_percent(sd: float, df: int, *, confidence: float = 0.95) -> Estimate:
+    """The noise floor of comparing like with like, in percent, from the standard deviation of paired log ratios."""
+    return spread(sd, df, confidence=confidence).transformed(to_percent)

@@ -1,0 +1,170 @@
+"""By what factor do two series, measured side by side in blocks, differ?
+
+Model: d_i = ln(candidate_i) - ln(baseline_i) = mu + s_i * pi + e_i for block i, with s_i = +1 where the baseline ran
+first and -1 where the candidate did. mu is the log ratio; pi, the position effect, is what running second costs; e is
+independent noise. Whatever a block's two values share cancels, and a steady drift is part of pi.
+
+Three analyses, chosen by the orders that were run and never by the values:
+
+    paired     mean of d, n-1 degrees of freedom; where the order is unknown, drawn at random, or never changed
+    crossover  mean of the two orders' means, variance pooled within the orders, n-2; where one order is more frequent
+    narrower   both of these at the level that makes the narrower interval right (`two_intervals`); where neither is
+
+Sources: paired t, Student, Biometrika 6 (1908) 1-25. Crossover, Hills and Armitage, British Journal of Clinical
+Pharmacology 8 (1979) 7-20; Jones and Kenward, Design and Analysis of Cross-Over Trials, 3rd edition (2014), chapter 2.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from app.stats.checks import check_finite, check_share
+from app.stats.estimate import Estimate, NoEstimate
+from app.stats.student import t_quantile, t_tails
+from app.stats.two_intervals import joint_level, separate_level
+
+Analysis = Literal["paired", "crossover", "narrower"]
+
+ROUNDING = 1e-12  # log ratios closer than this differ by floating-point rounding, not by measurement
+
+
+@dataclass(frozen=True, slots=True)
+class PairedResult:
+    """What the blocks say about ln(candidate / baseline). All logs are natural, so 0.01 is about 1 %."""
+
+    log_ratio: Estimate
+    p_t: float  # two-sided, of log_ratio = 0; below 1 - confidence exactly when the interval excludes 0
+    df: int  # of the interval that is shown
+    sd: float  # of one block's log ratio; a position effect is taken out where it is modelled
+    sd_df: int  # degrees of freedom that `sd` rests on
+    position: Estimate | None  # log of what running second costs; None where it is not modelled
+    analysis: Analysis
+    blocks: int
+    order_confounded: bool  # one order only: log_ratio contains the position effect, and nothing can part them
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    value: float
+    sd: float
+    standard_error: float
+    df: int
+
+    @property
+    def p(self) -> float:
+        if self.standard_error == 0:
+            return 0.0 if self.value else 1.0
+        return t_tails(self.value / self.standard_error, self.df)
+
+    def half_width(self, level: float) -> float:
+        return t_quantile(level, self.df) * self.standard_error
+
+    def interval(self, level: float, confidence: float) -> Estimate:
+        half = self.half_width(level)
+        return Estimate(self.value, self.value - half, self.value + half, confidence)
+
+
+def compare_paired(
+    baseline: Sequence[float], candidate: Sequence[float], positions: Sequence[int] | None = None, *, confidence: float
+) -> PairedResult | NoEstimate:
+    """The log ratio of two series of positive values, one of each per block.
+
+    `positions` holds +1 for a block whose baseline ran first, -1 for one whose candidate did, or 0 throughout (as None)
+    where that is not known or has no meaning. No estimate for fewer than 2 blocks or a value that has no logarithm.
+    """
+    if len(baseline) != len(candidate):
+        raise ValueError(f"every block needs both values, got {len(baseline)} and {len(candidate)}")
+    check_finite("baseline", baseline)
+    check_finite("candidate", candidate)
+    for index, pair in enumerate(zip(baseline, candidate, strict=True)):
+        if min(pair) <= 0:
+            return NoEstimate(f"block {index} has the value {min(pair):g}, and a ratio needs values above 0")
+    differences = [math.log(after) - math.log(before) for before, after in zip(baseline, candidate, strict=True)]
+    return analyse_differences(differences, positions, confidence=confidence)
+
+
+def analyse_differences(
+    differences: Sequence[float], positions: Sequence[int] | None = None, *, confidence: float
+) -> PairedResult | NoEstimate:
+    """The same from one log ratio, or one contrast of logs, per block."""
+    check_share("confidence", confidence)
+    check_finite("differences", differences)
+    signs = _signs(positions, len(differences))
+    if len(differences) < 2:
+        return NoEstimate(f"fewer than 2 blocks ({len(differences)}): one difference does not show its own noise")
+    analysis = _choose(signs)
+    paired = _paired(differences)
+    if analysis == "paired":
+        return _result(analysis, [paired], None, signs, confidence)
+    crossover, position = _crossover(differences, signs)
+    fits = [crossover] if analysis == "crossover" else [paired, crossover]
+    return _result(analysis, fits, position, signs, confidence)
+
+
+def _signs(positions: Sequence[int] | None, blocks: int) -> list[int]:
+    signs = [0] * blocks if positions is None else list(positions)
+    if len(signs) != blocks:
+        raise ValueError(f"every block needs a position, got {len(signs)} for {blocks} blocks")
+    if not (set(signs) <= {1, -1} or set(signs) <= {0}):
+        raise ValueError(f"positions are +1 and -1, or all 0, got {signs}")
+    return signs
+
+
+def _choose(signs: Sequence[int]) -> Analysis:
+    """From the orders alone: a choice that looked at the values would have to be paid for."""
+    baseline_first, candidate_first = signs.count(1), signs.count(-1)
+    if not baseline_first or not candidate_first or len(signs) == 2:
+        return "paired"
+    return "narrower" if baseline_first == candidate_first else "crossover"
+
+
+def _result(
+    analysis: Analysis, fits: list[_Fit], position: _Fit | None, signs: list[int], confidence: float
+) -> PairedResult:
+    blocks, level = len(signs), 1 - confidence
+    p = min(fit.p for fit in fits)
+    narrowest = fits[0]
+    level_shown = level
+    if analysis == "narrower":
+        p = joint_level(p, blocks)
+        level_shown = separate_level(level, blocks)
+        narrowest = min(fits, key=lambda fit: fit.half_width(level_shown))
+    return PairedResult(
+        log_ratio=narrowest.interval(level_shown, confidence),
+        p_t=p,
+        df=narrowest.df,
+        sd=fits[-1].sd,
+        sd_df=fits[-1].df,
+        position=position.interval(level, confidence) if position else None,
+        analysis=analysis,
+        blocks=blocks,
+        order_confounded=len(set(signs)) == 1 and 0 not in signs,
+    )
+
+
+def _paired(differences: Sequence[float]) -> _Fit:
+    blocks = len(differences)
+    mean = _without_rounding(math.fsum(differences) / blocks)
+    sd = _without_rounding(math.sqrt(_squares(differences) / (blocks - 1)))
+    return _Fit(mean, sd, sd / math.sqrt(blocks), blocks - 1)
+
+
+def _crossover(differences: Sequence[float], signs: Sequence[int]) -> tuple[_Fit, _Fit]:
+    """The log ratio and the position effect: half the sum and half the difference of the two orders' means."""
+    orders = [[d for d, sign in zip(differences, signs, strict=True) if sign == order] for order in (1, -1)]
+    first, second = (math.fsum(order) / len(order) for order in orders)
+    df = len(differences) - 2
+    sd = _without_rounding(math.sqrt(sum(map(_squares, orders)) / df))
+    standard_error = sd / 2 * math.sqrt(sum(1 / len(order) for order in orders))
+    log_ratio, position = _without_rounding((first + second) / 2), _without_rounding((first - second) / 2)
+    return _Fit(log_ratio, sd, standard_error, df), _Fit(position, sd, standard_error, df)
+
+
+def _squares(values: Sequence[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values)
+
+
+def _without_rounding(number: float) -> float:
+    return 0.0 if abs(number) < ROUNDING else number

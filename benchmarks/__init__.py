@@ -1,0 +1,1 @@
+"""Measurements of the method and of the service itself."""
