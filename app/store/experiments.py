@@ -16,8 +16,7 @@ from app.experiment.spec import Experiment
 from app.store.clock import Moment
 from app.store.engine import Database
 from app.store.ids import ExperimentId
-from app.store.queue import position
-from app.store.tables import attempts, events, experiment_labels, experiments
+from app.store.tables import attempts, events, experiment_labels, experiments, is_status
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ def get(db: Database, experiment_id: ExperimentId) -> ExperimentRow:
             item=_item(row),
             spec=Experiment.model_validate(row.spec),
             submitted=row.spec,
-            queue_position=position(connection, row) if row.status == Status.QUEUED else None,
+            queue_position=_position(connection, row) if row.status == Status.QUEUED else None,
             owner=row.owner,
             heartbeat_at=row.heartbeat_at,
             lease_expires_at=row.lease_expires_at,
@@ -212,6 +211,19 @@ def _item(row: Row[Any]) -> ExperimentItem:
         failure=_failure(row),
         retry_of=row.retry_of,
     )
+
+
+def _position(connection: Connection, experiment: Row[Any]) -> int:
+    """Place in the queue, from 1."""
+    queued = experiments.c
+    ahead = (queued.priority > experiment.priority) | (
+        (queued.priority == experiment.priority)
+        & (
+            (queued.queued_at < experiment.queued_at)
+            | ((queued.queued_at == experiment.queued_at) & (queued.id < experiment.id))
+        )
+    )
+    return 1 + connection.execute(select(func.count()).where(is_status(Status.QUEUED), ahead)).scalar_one()
 
 
 def _attempts(connection: Connection, experiment_id: ExperimentId) -> tuple[Attempt, ...]:

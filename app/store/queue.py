@@ -4,24 +4,38 @@ A worker owns an attempt through its lease. Every write it makes later carries (
 change exactly one row; otherwise somebody else has the attempt by now, and LeaseLost tells the worker to stop.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
-from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, literal, literal_column, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, literal, select, update
 
 from app.errors import Conflict, FailureCode, IdempotencyMismatch, LeaseLost, NotFound
 from app.experiment.lifecycle import TRANSITIONS, Failure, Progress, Status
-from app.experiment.resolution import resolve
 from app.experiment.spec import Experiment
 from app.store.clock import microseconds, now_us
 from app.store.dialects import insert_unless_present
 from app.store.engine import Database
-from app.store.ids import ExperimentId, new_experiment_id
-from app.store.tables import attempts, events, experiment_labels, experiments
+from app.store.ids import ExperimentId
+from app.store.lease import Lease, fence, fenced_update, lost
+from app.store.submission import row_of
+from app.store.tables import attempts, events, experiment_labels, experiments, is_status
+
+__all__ = [
+    "Beat",
+    "Claim",
+    "Enqueued",
+    "Lease",
+    "beat",
+    "claim",
+    "enqueue",
+    "finish",
+    "hand_back",
+    "reap",
+    "request_cancel",
+    "retry",
+]
 
 CLAIM_TIMEOUT_S = 5.0
 MAX_LOSSES = 3  # an experiment that kills every worker it meets is not given a fourth
@@ -33,15 +47,6 @@ class Enqueued:
 
     experiment_id: ExperimentId
     created: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """The right to run one attempt, and the fence of every write."""
-
-    experiment_id: ExperimentId
-    attempt: int
-    owner: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +76,11 @@ def enqueue(
     The same key and spec give the first experiment again, the same key and another spec raise IdempotencyMismatch.
     ``retry_of`` names a failed or cancelled experiment whose finished blocks the new one may take over.
     """
-    row = _row_of(spec) | {
-        "idempotency_key": idempotency_key,
-        "request_sha256": None if idempotency_key is None else _digest(spec, retry_of),
-        "retry_of": retry_of,
-    }
+    row = row_of(spec, idempotency_key, retry_of)
     with db.write() as connection:
         if retry_of is not None:
             _require_retriable(connection, retry_of)
-        inserted = insert_unless_present(connection, experiments, row, ("idempotency_key",))
-        if not inserted:
+        if not insert_unless_present(connection, experiments, row, ("idempotency_key",)):
             return _first_of(connection, row)
         if spec.labels:
             connection.execute(
@@ -98,17 +98,26 @@ def retry(db: Database, experiment_id: ExperimentId, *, idempotency_key: str | N
     return enqueue(db, Experiment.model_validate(spec), idempotency_key=idempotency_key, retry_of=experiment_id)
 
 
-def position(connection: Connection, experiment: Row[Any]) -> int:
-    """Place in the queue, from 1."""
-    queued = experiments.c
-    ahead = (queued.priority > experiment.priority) | (
-        (queued.priority == experiment.priority)
-        & (
-            (queued.queued_at < experiment.queued_at)
-            | ((queued.queued_at == experiment.queued_at) & (queued.id < experiment.id))
+def _first_of(connection: Connection, row: Mapping[str, Any]) -> Enqueued:
+    first = connection.execute(
+        select(experiments.c.id, experiments.c.request_sha256).where(
+            experiments.c.idempotency_key == row["idempotency_key"]
         )
-    )
-    return 1 + connection.execute(select(func.count()).where(_is(Status.QUEUED), ahead)).scalar_one()
+    ).one()
+    if first.request_sha256 != row["request_sha256"]:
+        raise IdempotencyMismatch(f"this Idempotency-Key queued experiment {first.id} with another body")
+    return Enqueued(ExperimentId(first.id), created=False)
+
+
+def _require_retriable(connection: Connection, experiment_id: ExperimentId) -> Any:
+    row = connection.execute(
+        select(experiments.c.status, experiments.c.spec).where(experiments.c.id == experiment_id)
+    ).one_or_none()
+    if row is None:
+        raise NotFound(f"there is no experiment {experiment_id}")
+    if Status(row.status) not in {Status.FAILED, Status.CANCELLED}:
+        raise Conflict(f"experiment {experiment_id} is {row.status}; only a failed or cancelled one can be retried")
+    return row.spec
 
 
 # --- running -------------------------------------------------------------------------------------------------------
@@ -118,7 +127,7 @@ def claim(db: Database, owner: str, lease_s: float) -> Claim | None:
     """Take the first experiment in the queue, or None."""
     first = (
         select(experiments.c.id)
-        .where(_is(Status.QUEUED))
+        .where(is_status(Status.QUEUED))
         .order_by(experiments.c.priority.desc(), experiments.c.queued_at, experiments.c.id)
         .limit(1)
         .with_for_update(skip_locked=True)  # Postgres only; SQLite has one writer at a time
@@ -140,7 +149,7 @@ def claim(db: Database, owner: str, lease_s: float) -> Claim | None:
             except ValidationError as error:
                 # Written by another version. Left alone, it would kill every worker that claims it.
                 failure = Failure(code=FailureCode.INTERNAL, detail=f"the stored spec is not valid here: {error}")
-                _move(connection, Status.RUNNING, Status.FAILED, _fence(lease), failure.detail, failure=failure)
+                _move(connection, Status.RUNNING, Status.FAILED, fence(lease), failure.detail, failure=failure)
     return None
 
 
@@ -150,8 +159,7 @@ def beat(db: Database, lease: Lease, lease_s: float, progress: Progress | None =
     if progress is not None:
         values["progress"] = progress.model_dump(mode="json")
     with db.write(lease_s) as connection:
-        cancel_requested_at = fenced_update(connection, lease, **values).cancel_requested_at
-    return Beat(cancel_requested=cancel_requested_at is not None)
+        return Beat(cancel_requested=fenced_update(connection, lease, **values))
 
 
 def finish(
@@ -173,14 +181,14 @@ def finish(
             connection,
             Status.RUNNING,
             status,
-            _fence(lease),
+            fence(lease),
             reason,
             failure=failure,
             results=document,
             verdict=verdict,
         )
         if not moved and not _ended_as(connection, lease, status, failure):
-            raise _lost(lease)
+            raise lost(lease)
 
 
 def hand_back(db: Database, lease: Lease, reason: str) -> Status:
@@ -189,31 +197,34 @@ def hand_back(db: Database, lease: Lease, reason: str) -> Status:
     With a cancel request waiting the experiment is cancelled instead: no other worker should start it to be told so.
     """
     with db.write() as connection:
-        cancelled = experiments.c.cancel_requested_at.is_not(None)
-        for target, condition in ((Status.CANCELLED, cancelled), (Status.QUEUED, ~cancelled)):
-            if _move(connection, Status.RUNNING, target, and_(_fence(lease), condition), reason):
-                return target
-        for target in (Status.CANCELLED, Status.QUEUED):
-            if _ended_as(connection, lease, target):
-                return target
-        raise _lost(lease)
+        try:
+            target = Status.CANCELLED if fenced_update(connection, lease) else Status.QUEUED
+        except LeaseLost:
+            for target in (Status.CANCELLED, Status.QUEUED):
+                if _ended_as(connection, lease, target):
+                    return target
+            raise
+        _move(connection, Status.RUNNING, target, fence(lease), reason)
+        return target
 
 
 def request_cancel(db: Database, experiment_id: ExperimentId) -> Status:
     """Cancel what waits; ask the worker of what runs. Terminal states stay as they are. Returns the status after it."""
     named = experiments.c.id == experiment_id
     with db.write() as connection:
-        if _move(connection, Status.QUEUED, Status.CANCELLED, named, "cancelled while queued"):
-            return Status.CANCELLED
-        connection.execute(
-            update(experiments)
-            .where(named, _is(Status.RUNNING), experiments.c.cancel_requested_at.is_(None))
-            .values(cancel_requested_at=now_us(), version=experiments.c.version + 1)
-        )
-        status = connection.execute(select(experiments.c.status).where(named)).scalar_one_or_none()
-        if status is None:
+        found = connection.execute(select(experiments.c.status).where(named).with_for_update()).scalar_one_or_none()
+        if found is None:
             raise NotFound(f"there is no experiment {experiment_id}")
-        return Status(status)
+        status = Status(found)
+        if status is Status.QUEUED:
+            _move(connection, Status.QUEUED, Status.CANCELLED, named, "cancelled while queued")
+            return Status.CANCELLED
+        if status is Status.RUNNING:
+            first = func.coalesce(experiments.c.cancel_requested_at, now_us())
+            connection.execute(
+                update(experiments).where(named).values(cancel_requested_at=first, version=experiments.c.version + 1)
+            )
+        return status
 
 
 def reap(db: Database) -> tuple[ExperimentId, ...]:
@@ -222,7 +233,9 @@ def reap(db: Database) -> tuple[ExperimentId, ...]:
     The experiment fails with `worker_lost`; it is queued again, at the end, if its spec says `retry_on_loss`; it is
     cancelled if that had been asked for. Use Reaper, which spares workers that could not reach the database either.
     """
-    expired = experiments.c.lease_expires_at < now_us()
+    expired = and_(is_status(Status.RUNNING), experiments.c.lease_expires_at < now_us())
+    # Rows that a heartbeat or another reaper holds are skipped: waiting for several at once could deadlock.
+    free = experiments.c.id.in_(select(experiments.c.id).where(expired).with_for_update(skip_locked=True))
     cancelled = experiments.c.cancel_requested_at.is_not(None)
     again = experiments.c.retry_on_loss & (experiments.c.losses < MAX_LOSSES - 1)
     outcomes = (
@@ -231,7 +244,7 @@ def reap(db: Database) -> tuple[ExperimentId, ...]:
         (Status.FAILED, ~cancelled & ~again),
     )
     with db.read() as connection:
-        if not connection.execute(select(literal(1)).where(_is(Status.RUNNING), expired).limit(1)).all():
+        if not connection.execute(select(literal(1)).where(expired).limit(1)).all():
             return ()
     failure = Failure(code=FailureCode.WORKER_LOST, detail="the worker stopped sending heartbeats")
     reaped: list[ExperimentId] = []
@@ -242,7 +255,7 @@ def reap(db: Database) -> tuple[ExperimentId, ...]:
                 connection,
                 Status.RUNNING,
                 target,
-                and_(expired, condition),
+                and_(expired, free, condition),
                 "worker lost",
                 failure=failure,
                 losses=experiments.c.losses + 1,
@@ -250,34 +263,6 @@ def reap(db: Database) -> tuple[ExperimentId, ...]:
             )
             reaped += [ExperimentId(row.id) for row in moved]
     return tuple(reaped)
-
-
-# --- the fence -----------------------------------------------------------------------------------------------------
-
-
-def fenced_update(connection: Connection, lease: Lease, **values: Any) -> Row[Any]:
-    """Change the experiment's row if the lease still holds, and keep others from it until the transaction ends."""
-    row = connection.execute(
-        update(experiments)
-        .where(_fence(lease))
-        .values(version=experiments.c.version + 1, **values)
-        .returning(experiments.c.cancel_requested_at)
-    ).one_or_none()
-    if row is None:
-        raise _lost(lease)
-    return row
-
-
-def _fence(lease: Lease) -> ColumnElement[bool]:
-    return and_(
-        experiments.c.id == lease.experiment_id,
-        experiments.c.attempt == lease.attempt,
-        experiments.c.owner == lease.owner,
-    )
-
-
-def _lost(lease: Lease) -> LeaseLost:
-    return LeaseLost(f"{lease.owner} no longer owns attempt {lease.attempt} of experiment {lease.experiment_id}")
 
 
 def _ended_as(connection: Connection, lease: Lease, status: Status, failure: Failure | None = None) -> bool:
@@ -312,7 +297,7 @@ def _move(
     cause = _document(failure)
     moved = connection.execute(
         update(experiments)
-        .where(_is(origin), condition)
+        .where(is_status(origin), condition)
         .values(
             status=target,
             version=experiments.c.version + 1,
@@ -389,66 +374,3 @@ def _append_event(  # noqa: PLR0917 - the columns of a row
 
 def _document(failure: Failure | None) -> dict[str, Any] | None:
     return None if failure is None else failure.model_dump(mode="json")
-
-
-def _is(status: Status) -> ColumnElement[bool]:
-    # Spelled out in the SQL: with a parameter in its place SQLite could not use the partial index.
-    return experiments.c.status == literal_column(f"'{status}'")
-
-
-# --- a submission's row --------------------------------------------------------------------------------------------
-
-
-def _row_of(spec: Experiment) -> dict[str, Any]:
-    resolved = resolve(spec)
-    return {
-        "id": new_experiment_id(),
-        "version": 1,
-        "name": spec.name,
-        "labels": spec.labels,
-        "model": resolved.arms[0].model.id,
-        "simulated": resolved.simulated,
-        "spec": _as_submitted(spec),
-        "status": Status.QUEUED,
-        "priority": spec.limits.priority,
-        "created_at": now_us(),
-        "queued_at": now_us(),
-        "attempt": 0,
-        "retry_on_loss": spec.limits.retry_on_loss,
-        "losses": 0,
-    }
-
-
-def _as_submitted(spec: Experiment) -> dict[str, Any]:
-    """Only what was said: an engine setting that is absent means something else than an explicit null."""
-    document = spec.model_dump(mode="json", exclude_unset=True)
-    if Experiment.model_validate(document) != spec:
-        raise ValueError("the spec says other things when read again")
-    return document
-
-
-def _digest(spec: Experiment, retry_of: ExperimentId | None) -> str:
-    request = {"retry_of": retry_of, "spec": _as_submitted(spec)}
-    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
-
-
-def _first_of(connection: Connection, row: Mapping[str, Any]) -> Enqueued:
-    first = connection.execute(
-        select(experiments.c.id, experiments.c.request_sha256).where(
-            experiments.c.idempotency_key == row["idempotency_key"]
-        )
-    ).one()
-    if first.request_sha256 != row["request_sha256"]:
-        raise IdempotencyMismatch(f"this Idempotency-Key queued experiment {first.id} with another body")
-    return Enqueued(ExperimentId(first.id), created=False)
-
-
-def _require_retriable(connection: Connection, experiment_id: ExperimentId) -> Any:
-    row = connection.execute(
-        select(experiments.c.status, experiments.c.spec).where(experiments.c.id == experiment_id)
-    ).one_or_none()
-    if row is None:
-        raise NotFound(f"there is no experiment {experiment_id}")
-    if Status(row.status) not in {Status.FAILED, Status.CANCELLED}:
-        raise Conflict(f"experiment {experiment_id} is {row.status}; only a failed or cancelled one can be retried")
-    return row.spec

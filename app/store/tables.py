@@ -6,6 +6,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    ColumnElement,
     Double,
     ForeignKey,
     ForeignKeyConstraint,
@@ -16,6 +17,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    literal_column,
     text,
 )
 from sqlalchemy.engine import Dialect
@@ -178,6 +180,7 @@ trials = Table(
     Column("block", Integer, nullable=False),
     Column("arm", SafeText, nullable=False),
     Column("position", Integer, nullable=False),
+    Column("fresh_engine", Boolean, nullable=False),
     Column("state", SafeText, nullable=False),
     Column("started_at", Double, nullable=False),  # seconds since the epoch, the worker's clock
     Column("wall_s", Double, nullable=False),
@@ -211,3 +214,9 @@ workers = Table(
     Column("experiment_id", SafeText),  # what it runs now
     Column("info", _Json, nullable=False),
 )
+
+
+def is_status(status: str) -> ColumnElement[bool]:
+    """Whether an experiment is in this status."""
+    # Spelled out in the SQL: with a parameter in its place SQLite could not use the partial index.
+    return experiments.c.status == literal_column(f"'{status}'")

@@ -15,7 +15,7 @@ from app.store.clock import now_us
 from app.store.dialects import insert_or_replace
 from app.store.engine import Database
 from app.store.ids import ExperimentId
-from app.store.queue import Lease, fenced_update
+from app.store.lease import Lease, fenced_update
 from app.store.tables import arms, trial_records, trials
 
 if TYPE_CHECKING:
@@ -80,13 +80,15 @@ def take_over(db: Database, lease: Lease, source: ExperimentId, attempt: int, bl
     """
     columns = [column for column in trials.c if column.name not in {"id", "experiment_id", "attempt"}]
     present = select(trials.c.block).where(_of(lease.experiment_id, lease.attempt), trials.c.phase == Phase.MEASURED)
-    finished = select(
-        literal(lease.experiment_id).label("experiment_id"), literal(lease.attempt).label("attempt"), *columns
-    ).where(
-        _of(source, attempt),
-        trials.c.phase == Phase.MEASURED,
-        trials.c.block.in_(blocks),
-        trials.c.block.not_in(present),
+    finished = (
+        select(literal(lease.experiment_id).label("experiment_id"), literal(lease.attempt).label("attempt"), *columns)
+        .where(
+            _of(source, attempt),
+            trials.c.phase == Phase.MEASURED,
+            trials.c.block.in_(blocks),
+            trials.c.block.not_in(present),
+        )
+        .order_by(trials.c.id)
     )
     with db.write() as connection:
         fenced_update(connection, lease)
@@ -109,7 +111,7 @@ def arms_of(db: Database, experiment_id: ExperimentId, attempt: int | None = Non
 
 
 def trials_of(db: Database, experiment_id: ExperimentId, attempt: int | None = None) -> tuple[TrialSummary, ...]:
-    """Trials of one attempt, or of all, in the order they ran; warm-ups first."""
+    """Trials of one attempt, or of all, in the order they ran."""
     query = select(trials).where(_of(experiment_id, attempt)).order_by(*_ORDER)
     with db.read() as connection:
         return tuple(_summary(row) for row in connection.execute(query))
@@ -165,7 +167,7 @@ def _blobs(
             yield StoredTrial(row.attempt, _planned(row)), from_parquet(blob)
 
 
-_ORDER = (trials.c.attempt, trials.c.phase.desc(), trials.c.slot)
+_ORDER = (trials.c.attempt, trials.c.started_at, trials.c.id)
 
 
 def _of(experiment_id: ExperimentId, attempt: int | None) -> ColumnElement[bool]:
@@ -208,7 +210,7 @@ def _row_of(lease: Lease, summary: TrialSummary) -> dict[str, Any]:
 
 def _is_stored(connection: Connection, row: dict[str, Any]) -> bool:
     key = ("experiment_id", "attempt", "phase", "block", "arm")
-    same = ("slot", "position", "state", "started_at", "wall_s")
+    same = ("slot", "state", "started_at", "wall_s")
     stored = connection.execute(
         select(*(trials.c[name] for name in same)).where(*(trials.c[name] == row[name] for name in key))
     ).one_or_none()
@@ -222,7 +224,7 @@ def _resolved_arm(document: dict[str, Any]) -> ResolvedArm:
 
 
 def _planned(row: Row[Any]) -> PlannedTrial:
-    return PlannedTrial(slot=row.slot, phase=Phase(row.phase), block=row.block, arm=row.arm, position=row.position)
+    return PlannedTrial.model_validate({name: getattr(row, name) for name in PlannedTrial.model_fields})
 
 
 def _summary(row: Row[Any]) -> TrialSummary:

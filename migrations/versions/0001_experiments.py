@@ -168,6 +168,7 @@ def upgrade() -> None:
         sa.Column("block", sa.Integer(), nullable=False),
         sa.Column("arm", sa.Text(), nullable=False),
         sa.Column("position", sa.Integer(), nullable=False),
+        sa.Column("fresh_engine", sa.Boolean(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("started_at", sa.Double(), nullable=False),
         sa.Column("wall_s", sa.Double(), nullable=False),

@@ -1,0 +1,55 @@
+"""What a submitted experiment looks like in the database."""
+
+import hashlib
+import json
+from typing import Any
+
+from pydantic import ValidationError
+
+from app.experiment.lifecycle import Status
+from app.experiment.resolution import resolve
+from app.experiment.spec import Experiment
+from app.store.clock import now_us
+from app.store.ids import ExperimentId, new_experiment_id
+
+
+def row_of(spec: Experiment, idempotency_key: str | None, retry_of: ExperimentId | None) -> dict[str, Any]:
+    """The row of a new experiment; InvalidInput if it contradicts itself."""
+    resolved = resolve(spec)
+    document = _as_submitted(spec)
+    return {
+        "id": new_experiment_id(),
+        "version": 1,
+        "name": spec.name,
+        "labels": spec.labels,
+        "model": resolved.arms[0].model.id,
+        "simulated": resolved.simulated,
+        "spec": document,
+        "retry_of": retry_of,
+        "idempotency_key": idempotency_key,
+        "request_sha256": None if idempotency_key is None else _digest(document, retry_of),
+        "status": Status.QUEUED,
+        "priority": spec.limits.priority,
+        "created_at": now_us(),
+        "queued_at": now_us(),
+        "attempt": 0,
+        "retry_on_loss": spec.limits.retry_on_loss,
+        "losses": 0,
+    }
+
+
+def _as_submitted(spec: Experiment) -> dict[str, Any]:
+    """Only what was said: an engine setting that is absent means something else than an explicit null."""
+    document = spec.model_dump(mode="json", exclude_unset=True)
+    try:
+        same = Experiment.model_validate(document) == spec
+    except ValidationError:
+        same = False
+    if not same:
+        raise ValueError("the spec does not survive being written down; were its parts built without their tags?")
+    return document
+
+
+def _digest(document: dict[str, Any], retry_of: ExperimentId | None) -> str:
+    request = {"retry_of": retry_of, "spec": document}
+    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()

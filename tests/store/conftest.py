@@ -1,0 +1,57 @@
+"""Every test of the store runs on SQLite and on Postgres, each time in a database of its own."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.store.engine import Database
+from tests.store.postgres import Postgres, running_postgres
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A Postgres server."""
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: Postgres) -> Iterator[str]:
+    """A migrated Postgres database."""
+    with postgres.database() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated SQLite file to copy from."""
+    path = tmp_path_factory.mktemp("template") / "rollout-lab.sqlite"
+    db = Database(f"sqlite:///{path}")
+    db.upgrade()
+    db.dispose()
+    return path
+
+
+@pytest.fixture
+def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """A migrated SQLite database."""
+    path = tmp_path / "rollout-lab.sqlite"
+    shutil.copyfile(sqlite_template, path)
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
+    """A migrated database."""
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found
+
+
+@pytest.fixture
+def db(url: str) -> Iterator[Database]:
+    """A migrated database, open."""
+    database = Database(url)
+    yield database
+    database.dispose()

