@@ -13,6 +13,8 @@ import numpy.typing as npt
 from scipy import integrate, special, stats
 
 from app.stats.looks import level_per_look
+from app.stats.paired import Analysis
+from app.stats.power import detectable_effect
 from app.stats.sign_flip import sign_flip_p
 from app.stats.student import t_quantile
 from app.stats.two_intervals import separate_level
@@ -318,12 +320,18 @@ def power_without_position_effect(effect: float, sd: float, blocks: int) -> floa
 
 
 def integrals() -> None:
-    """Not simulated: the level of each interval, and the power without a position effect."""
-    counts = (4, 6, 8, 10, 20)
+    """Not simulated: levels, power without a position effect, and detectable effects."""
+    counts = (4, 6, 8, 10, 12, 16, 20)
     levels = [f"{100 * separate_level(0.05, blocks):.2f}" for blocks in counts]
     powers = percent(power_without_position_effect(SLOWER, 0.01 * np.sqrt(2), blocks) for blocks in counts)
     rows = [["level of each interval", *levels], ["power for 2 %, no position effect", *powers]]
     table("The chosen analysis by integration", ["blocks", *map(str, counts)], rows)
+    table("Detectable effect in standard deviations of one block", ["blocks", *map(str, counts)], _detectable(counts))
+
+
+def _detectable(counts: Iterable[int]) -> list[list[str]]:
+    analyses: tuple[Analysis, ...] = ("paired", "narrower")
+    return [[name, *(f"{detectable_effect(1.0, n, name):.2f}" for n in counts)] for name in analyses]
 
 
 def main() -> None:
