@@ -1,0 +1,1 @@
+"""The REST API: one thin module per resource."""

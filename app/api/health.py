@@ -1,0 +1,108 @@
+"""Is it alive, and can it work?"""
+
+from enum import StrEnum
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field, JsonValue
+from starlette.responses import Response
+
+from app.api.http import Config, Db
+from app.errors import DatabaseUnavailable
+from app.settings import Settings
+from app.store import workers
+from app.store.engine import Database, Health
+from app.version import VERSION
+
+router = APIRouter(tags=["service"])
+
+
+class Alive(BaseModel):
+    """The process answers."""
+
+    status: str = Field("alive", description="Always `alive`.", examples=["alive"])
+    version: str = Field(description="Version of the service.", examples=["0.1.0"])
+
+
+class Readiness(StrEnum):
+    """Can the service work?"""
+
+    READY = "ready"
+    DEGRADED = "degraded"
+    UNAVAILABLE = "unavailable"
+
+
+class Part(BaseModel):
+    """One thing the service needs."""
+
+    ok: bool = Field(description="Whether it is as it should be.", examples=[True])
+    detail: str = Field(description="What was found.", examples=["1 worker, seen 0.8 s ago"])
+    reported: JsonValue = Field(None, description="What the workers say about it themselves.", examples=[None])
+
+
+class Ready(BaseModel):
+    """Whether the service can work, part by part."""
+
+    status: Readiness = Field(
+        description="`degraded`: experiments are accepted, but nobody runs them now; `unavailable`: no database.",
+        examples=["ready"],
+    )
+    database: Part = Field(description="Reachable, and of this version's schema.")
+    workers: Part = Field(description="At least one has been heard of within a lease.")
+    ray: Part = Field(description="As the workers that are alive report it.")
+
+
+@router.get("/healthz", summary="Alive?", response_model=Alive)
+async def healthz() -> Alive:
+    """The process answers; it looks at nothing else."""
+    return Alive(version=VERSION)
+
+
+@router.get(
+    "/readyz",
+    summary="Ready?",
+    response_model=Ready,
+    responses={503: {"model": Ready, "description": "The database cannot be used."}},
+)
+def readyz(db: Db, settings: Config) -> Response:
+    """Whether the database can be used, a worker is there, and Ray answers it."""
+    ready = _look(db, settings)
+    code = 503 if ready.status is Readiness.UNAVAILABLE else 200
+    return Response(ready.model_dump_json(), code, media_type="application/json")
+
+
+def _look(db: Database, settings: Settings) -> Ready:
+    health = db.check()
+    database = Part(ok=health.ready, detail=_about(health))
+    try:
+        alive = [w for w in workers.list_workers(db) if w.silent_s <= settings.lease_s] if health.ready else None
+    except DatabaseUnavailable as error:  # gone since the check
+        database, alive = Part(ok=False, detail=error.detail), None
+    if alive is None:
+        unknown = Part(ok=False, detail="unknown without the database")
+        return Ready(status=Readiness.UNAVAILABLE, database=database, workers=unknown, ray=unknown)
+    ray = [worker.info.get("ray") for worker in alive]
+    parts = _workers(alive), _ray(ray)
+    status = Readiness.READY if all(part.ok for part in parts) else Readiness.DEGRADED
+    return Ready(status=status, database=database, workers=parts[0], ray=parts[1])
+
+
+def _about(health: Health) -> str:
+    if not health.reachable:
+        return health.detail or "not reachable"
+    return "reachable and migrated" if health.migrated else health.detail or "not migrated"
+
+
+def _workers(alive: list[workers.Worker]) -> Part:
+    if not alive:
+        return Part(ok=False, detail="no worker has been heard of within a lease")
+    silent_s = min(worker.silent_s for worker in alive)
+    return Part(ok=True, detail=f"{len(alive)} worker{'s' * (len(alive) > 1)}, seen {silent_s:.1f} s ago")
+
+
+def _ray(reported: list[JsonValue]) -> Part:
+    if not reported:
+        return Part(ok=False, detail="no worker is there to report it")
+    said = [report for report in reported if report is not None]
+    if not said:
+        return Part(ok=False, detail="no worker reports it")
+    return Part(ok=True, detail=f"reported by {len(said)} of {len(reported)} workers", reported=said)

@@ -1,0 +1,95 @@
+"""Around every request: its id, its log line, its duration, the limit of its body, and the last resort for errors."""
+
+import re
+import secrets
+import time
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.problems import internal_error
+from app.api.telemetry import Telemetry
+from app.errors import PayloadTooLarge
+
+_log = structlog.get_logger(__name__)
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
+
+
+class RequestContext:
+    """Names, times and logs a request; answers 500 for an error nobody meant to raise."""
+
+    def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
+        self._app = app
+        self._telemetry = telemetry
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(Headers(scope=scope).get("x-request-id"))
+        scope.setdefault("state", {})["request_id"] = request_id
+        status = 0
+
+        async def named(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["X-Request-ID"] = request_id
+            await send(message)
+
+        began = time.perf_counter()
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            try:
+                await self._app(scope, receive, named)
+            except Exception:  # noqa: BLE001 - the last resort
+                _log.exception("request failed", method=scope["method"], path=scope["path"])
+                if not status:
+                    await internal_error(Request(scope))(scope, receive, named)
+            took_s = time.perf_counter() - began
+            self._telemetry.observe_request(scope["method"], _template(scope), status, took_s)
+            log = _log.debug if scope["path"] in _QUIET else _log.info
+            log("request", method=scope["method"], path=scope["path"], status=status, took_ms=round(took_s * 1000, 1))
+
+
+def _request_id(given: str | None) -> str:
+    return given if given is not None and _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+
+
+def _template(scope: Scope) -> str:
+    """The route's path with its parameters' names: few enough to be a label."""
+    return getattr(scope.get("route"), "path", "unmatched")
+
+
+class BodyLimit:
+    """Refuses bodies above a size, announced or not, before they are in memory."""
+
+    def __init__(self, app: ASGIApp, most_bytes: int) -> None:
+        self._app = app
+        self._most_bytes = most_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        announced = Headers(scope=scope).get("content-length", "0")
+        seen = 0
+
+        async def limited() -> Message:
+            nonlocal seen
+            if announced.isdecimal() and int(announced) > self._most_bytes:
+                raise self._too_large()
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self._most_bytes:
+                raise self._too_large()
+            return message
+
+        await self._app(scope, limited, send)
+
+    def _too_large(self) -> PayloadTooLarge:
+        return PayloadTooLarge(f"the request's body may have {self._most_bytes} bytes at most")

@@ -1,0 +1,223 @@
+"""Errors as problem details (RFC 9457)."""
+
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, FastAPI, Path
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+
+from app.errors import (
+    Conflict,
+    DatabaseUnavailable,
+    FieldError,
+    IdempotencyMismatch,
+    InvalidInput,
+    NotFound,
+    PayloadTooLarge,
+    RolloutLabError,
+)
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_S = 5
+
+
+class UnsupportedMediaType(RolloutLabError):
+    """The request body is of a type the service does not read."""
+
+    status = 415
+    slug = "unsupported-media-type"
+    title = "Unsupported media type"
+
+
+ANSWERED = (
+    InvalidInput,
+    IdempotencyMismatch,
+    PayloadTooLarge,
+    UnsupportedMediaType,
+    NotFound,
+    Conflict,
+    DatabaseUnavailable,
+)
+
+
+class ProblemError(BaseModel):
+    """One thing wrong with a request."""
+
+    pointer: str | None = Field(
+        None,
+        description="Where in the request's body: a JSON pointer (RFC 6901), empty for the whole of it.",
+        examples=["/engine/max_num_seq"],
+    )
+    parameter: str | None = Field(None, description="The query, path or header parameter at fault.", examples=["limit"])
+    detail: str = Field(
+        description="What is wrong and what to do.",
+        examples=["unknown field 'max_num_seq'; did you mean 'max_num_seqs'?"],
+    )
+
+
+class Problem(BaseModel):
+    """Why a request failed (RFC 9457)."""
+
+    model_config = ConfigDict(json_schema_extra={"additionalProperties": False})
+
+    type: str = Field(
+        description="Kind of problem: an address that explains it, or `about:blank` where the title says all.",
+        examples=["/v1/problems/invalid-input"],
+    )
+    title: str = Field(
+        description="The kind in words; the same for every problem of a type.", examples=["Invalid input"]
+    )
+    status: int = Field(description="The HTTP status.", examples=[422])
+    detail: str = Field(
+        description="This problem in words.",
+        examples=["/engine/max_num_seq: unknown field 'max_num_seq'; did you mean 'max_num_seqs'?"],
+    )
+    instance: str = Field(
+        description="This request, as the service's log names it.",
+        examples=["urn:rollout-lab:request:5f0c6d5a2b3e4f60"],
+    )
+    errors: list[ProblemError] | None = Field(None, description="Everything that is wrong, where it can be told apart.")
+
+
+class ProblemType(BaseModel):
+    """A kind of problem."""
+
+    slug: str = Field(description="Last part of its address.", examples=["not-found"])
+    title: str = Field(description="The kind in words.", examples=["Not found"])
+    status: int = Field(description="The HTTP status it comes with.", examples=[404])
+    description: str = Field(description="What it means.", examples=["No such resource."])
+
+
+class ProblemResponse(Response):
+    """A problem on the wire."""
+
+    media_type = MEDIA_TYPE
+
+
+def responses(*kinds: type[RolloutLabError]) -> dict[int | str, dict[str, Any]]:
+    """The problems a route may answer with, for its documentation; a database that is away is among them always."""
+    found: dict[int | str, dict[str, Any]] = {}
+    every: tuple[type[RolloutLabError], ...] = (*kinds, DatabaseUnavailable)
+    for kind in every:
+        described = found.setdefault(
+            kind.status,
+            {"description": kind.title, "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}},
+        )
+        if kind.title not in described["description"]:
+            described["description"] += f"; {kind.title.lower()}"
+    return dict(sorted(found.items()))
+
+
+def problem(
+    request: Request,
+    status: int,
+    title: str,
+    detail: str,
+    *,
+    slug: str | None = None,
+    errors: list[ProblemError] | None = None,
+    headers: dict[str, str] | None = None,
+) -> Response:
+    """A problem as the response to a request."""
+    body = Problem(
+        type=f"{request.scope.get('root_path', '')}/v1/problems/{slug}" if slug else "about:blank",
+        title=title,
+        status=status,
+        detail=detail,
+        instance=f"urn:rollout-lab:request:{getattr(request.state, 'request_id', '-')}",
+        errors=errors,
+    )
+    return ProblemResponse(body.model_dump_json(exclude_none=True), status, headers)
+
+
+def internal_error(request: Request) -> Response:
+    """An error nobody meant to raise: its words stay in the log."""
+    return problem(request, 500, "Internal error", "The service's log has the cause, under this request's instance.")
+
+
+def install_handlers(app: FastAPI) -> None:
+    """Turn every error into a problem."""
+    app.add_exception_handler(RolloutLabError, _on_our_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid_request)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+
+
+async def _on_our_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RolloutLabError)  # noqa: S101 - how the handler is registered
+    if not isinstance(error, ANSWERED):
+        raise error
+    errors = [_error(request, e) for e in error.errors]
+    detail = "; ".join(f"{e.parameter}: {e.detail}" for e in errors if e.parameter) or error.detail
+    retry = {"Retry-After": str(RETRY_AFTER_S)} if isinstance(error, DatabaseUnavailable) else None
+    return problem(request, error.status, error.title, detail, slug=error.slug, errors=errors or None, headers=retry)
+
+
+def _error(request: Request, error: FieldError) -> ProblemError:
+    if request.method == "GET":  # there is no body to point into
+        return ProblemError(pointer=None, parameter=error.pointer.removeprefix("/"), detail=error.detail)
+    return ProblemError(pointer=error.pointer, parameter=None, detail=error.detail)
+
+
+async def _on_invalid_request(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - how the handler is registered
+    errors = list(_parameter_errors(error))
+    detail = "; ".join(f"{e.parameter}: {e.detail}" for e in errors)
+    return problem(request, InvalidInput.status, InvalidInput.title, detail, slug=InvalidInput.slug, errors=errors)
+
+
+def _parameter_errors(error: RequestValidationError) -> Iterator[ProblemError]:
+    for details in error.errors():
+        where = ".".join(str(step) for step in details["loc"][1:]) or str(details["loc"][0])
+        said = "there is no such parameter" if details["type"] == "extra_forbidden" else _readable(details["msg"])
+        yield ProblemError(pointer=None, parameter=where, detail=said)
+
+
+def _readable(message: str) -> str:
+    message = message.removeprefix("Value error, ")
+    return message.replace("Input should be", "must be").replace("Field required", "is required")
+
+
+async def _on_http_exception(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - how the handler is registered
+    headers = dict(error.headers or {})
+    detail = error.detail
+    if error.status_code == 404:
+        detail = f"there is nothing at {request.url.path}"
+    elif error.status_code == 405:
+        headers = {"Allow": ", ".join(_methods_at(request))}
+        detail = f"{request.url.path} does not take {request.method}, but {headers['Allow']}"
+    return problem(request, error.status_code, _phrase(error.status_code), detail, headers=headers)
+
+
+def _methods_at(request: Request) -> list[str]:
+    """Of every route with this path: the router names those of the first only."""
+    routes = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    return sorted({method for route in routes for method in getattr(route, "methods", None) or ()})
+
+
+def _phrase(status: int) -> str:
+    return HTTPStatus(status).phrase.capitalize()
+
+
+router = APIRouter(tags=["problems"])
+
+
+@router.get("/v1/problems/{slug}", summary="What a kind of problem means", responses=responses(NotFound))
+async def get_problem_type(
+    slug: Annotated[str, Path(description="Last part of a problem's `type`.", examples=["not-found"])],
+) -> ProblemType:
+    """Explain the `type` of a problem."""
+    for kind in ANSWERED:
+        if kind.slug == slug:
+            return ProblemType(slug=slug, title=kind.title, status=kind.status, description=_doc(kind))
+    raise NotFound(f"there is no kind of problem called {slug}")
+
+
+def _doc(kind: type[RolloutLabError]) -> str:
+    return " ".join((kind.__doc__ or "").split())

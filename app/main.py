@@ -1,0 +1,60 @@
+"""The application."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+
+from app.api import catalogue, events, experiments, health, problems, records, results, telemetry, workers
+from app.api.feed import Feed
+from app.api.middleware import BodyLimit, RequestContext
+from app.api.openapi import DescribedApp
+from app.api.telemetry import Telemetry
+from app.api.upkeep import upkeep
+from app.settings import Settings
+from app.store.engine import Database
+from app.version import VERSION
+
+ROUTERS = (
+    experiments.router,
+    events.router,
+    results.router,
+    records.router,
+    catalogue.router,
+    workers.router,
+    health.router,
+    telemetry.router,
+    problems.router,
+)
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The service, ready to be served; its database is opened here and closed when it stops."""
+    settings = settings or Settings()
+    app = DescribedApp(
+        title="Rollout Lab",
+        version=VERSION,
+        root_path=settings.root_path,
+        lifespan=_lifespan,
+        docs_url=None,  # they would load their scripts from elsewhere
+        redoc_url=None,
+        separate_input_output_schemas=False,
+    )
+    app.state.settings = settings
+    app.state.database = Database(settings.url)
+    app.state.telemetry = Telemetry(app.state.database)
+    app.state.feed = Feed(app.state.database)
+    for router in ROUTERS:
+        app.include_router(router)
+    problems.install_handlers(app)
+    app.add_middleware(BodyLimit, most_bytes=settings.max_body_bytes)
+    app.add_middleware(RequestContext, telemetry=app.state.telemetry)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    with upkeep(app.state.database, app.state.settings.lease_s):
+        yield
+    await run_in_threadpool(app.state.database.dispose)
