@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,9 +109,8 @@ class Database:
     def check(self) -> Health:
         """Whether the service can work with this database; never raises."""
         from alembic.migration import MigrationContext
-        from alembic.script import ScriptDirectory
 
-        head = ScriptDirectory.from_config(_alembic_config()).get_current_head()
+        head = revisions()[0]
         try:
             with self.read() as connection:
                 revision = MigrationContext.configure(connection).get_current_revision()
@@ -124,6 +123,14 @@ class Database:
     def dispose(self) -> None:
         """Close every idle connection."""
         self._engine.dispose()
+
+
+@cache
+def revisions() -> tuple[str, ...]:
+    """Every version of the schema, newest first."""
+    from alembic.script import ScriptDirectory
+
+    return tuple(script.revision for script in ScriptDirectory.from_config(_alembic_config()).walk_revisions())
 
 
 def _postgres(url: str) -> Engine:

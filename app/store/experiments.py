@@ -117,6 +117,16 @@ def get(db: Database, experiment_id: ExperimentId) -> ExperimentRow:
         )
 
 
+def get_item(db: Database, experiment_id: ExperimentId) -> ExperimentItem:
+    """One experiment as lists show it, without spec and results: cheap enough to ask again and again."""
+    query = select(*(experiments.c[name] for name in _ITEM_COLUMNS)).where(experiments.c.id == experiment_id)
+    with db.read() as connection:
+        row = connection.execute(query).one_or_none()
+    if row is None:
+        raise NotFound(f"there is no experiment {experiment_id}")
+    return _item(row)
+
+
 def page(
     db: Database,
     *,

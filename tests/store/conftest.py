@@ -20,7 +20,7 @@ def postgres() -> Iterator[Postgres]:
 @pytest.fixture
 def postgres_url(postgres: Postgres) -> Iterator[str]:
     """A migrated Postgres database."""
-    with postgres.database() as url:
+    with postgres.migrated() as url:
         yield url
 
 

