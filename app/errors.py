@@ -8,6 +8,8 @@ RolloutLabError
 ├── Conflict                  409  the state does not allow it
 ├── DatabaseUnavailable       503
 ├── LeaseLost                      a worker no longer owns its attempt: it must stop and write nothing more
+├── Cancelled                      somebody asked the running experiment to stop
+├── Draining                       the worker was asked to end: it hands its experiment back
 └── ExperimentFailure              an attempt cannot go on; ``code`` says why, the message is the root cause
     ├── EngineStartFailed
     ├── EngineDied
@@ -103,6 +105,20 @@ class LeaseLost(RolloutLabError):
 
     slug = "lease-lost"
     title = "Lease lost"
+
+
+class Cancelled(RolloutLabError):
+    """Somebody asked the running experiment to stop."""
+
+    slug = "cancelled"
+    title = "Cancelled"
+
+
+class Draining(RolloutLabError):
+    """The worker was asked to end and hands its experiment back."""
+
+    slug = "draining"
+    title = "Worker is shutting down"
 
 
 class FailureCode(StrEnum):

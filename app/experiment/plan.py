@@ -8,7 +8,15 @@ from typing import assert_never
 from pydantic import Field
 
 from app.experiment.resolution import ResolvedExperiment, longest_output, longest_prompt
-from app.experiment.spec import Experiment, FilePrompts, InlinePrompts, Residency, SpecModel, SyntheticPrompts
+from app.experiment.spec import (
+    Experiment,
+    FilePrompts,
+    InlinePrompts,
+    PlanSettings,
+    Residency,
+    SpecModel,
+    SyntheticPrompts,
+)
 
 
 class Phase(StrEnum):
@@ -26,13 +34,16 @@ class PlannedTrial(SpecModel):
     block: int = Field(description="Block, from 0; for warm-ups the round.")
     arm: str = Field(description="Arm that runs.")
     position: int = Field(description="Place within the block, from 0.")
+    fresh_engine: bool = Field(False, description="Whether the arm's engine is started anew for it.")
 
 
 class TrialPlan(SpecModel):
     """Everything that will run, in order."""
 
     arms: tuple[str, ...] = Field(description="Names of the arms, in the spec's order.")
-    trials: tuple[PlannedTrial, ...] = Field(description="Warm-ups first, then the blocks.")
+    trials: tuple[PlannedTrial, ...] = Field(
+        description="Resident engines: warm-ups first, then the blocks; restarted ones warm up before every trial."
+    )
     engines: tuple[tuple[str, ...], ...] = Field(
         description="Arms by engine: arms in one group differ in driver settings only and share one engine."
     )
@@ -60,31 +71,56 @@ def plan_trials(spec: Experiment, resolved: ResolvedExperiment) -> TrialPlan:
     (docs/method.md); with more arms a random order does it on average.
     """
     names = [arm.name for arm in resolved.arms]
-    trials = [
-        PlannedTrial(slot=round_ * len(names) + position, phase=Phase.WARMUP, block=round_, arm=name, position=position)
-        for round_ in range(spec.plan.warmup_trials)
-        for position, name in enumerate(names)
-    ]
-    rng = random.Random(spec.plan.seed)  # noqa: S311 - an order, not a secret
-    for block in range(spec.plan.blocks):
-        order = _block_order(names, block, rng)
-        trials += [
-            PlannedTrial(
-                slot=block * len(names) + position, phase=Phase.MEASURED, block=block, arm=name, position=position
-            )
-            for position, name in enumerate(order)
-        ]
-    residency = Residency.RESTART if spec.plan.residency is Residency.RESTART else Residency.RESIDENT
+    restart = spec.plan.residency is Residency.RESTART
+    measured = _measured(names, spec.plan)
+    trials = (
+        [trial for one in measured for trial in _restarted(one, spec.plan.warmup_trials)]
+        if restart
+        else _warmups(names, spec.plan.warmup_trials) + measured
+    )
     engines = _engines(resolved)
     return TrialPlan(
         arms=tuple(names),
         trials=tuple(trials),
         engines=engines,
-        residency=residency,
-        engine_starts=len(engines) if residency is Residency.RESIDENT else len(trials),
+        residency=Residency.RESTART if restart else Residency.RESIDENT,
+        engine_starts=len(measured) if restart else len(engines),
         samples_per_trial=_samples(spec),
         longest_sample_tokens=(longest_prompt(spec) or 0) + longest_output(spec),
     )
+
+
+def _measured(names: list[str], plan: PlanSettings) -> list[PlannedTrial]:
+    rng = random.Random(plan.seed)  # noqa: S311 - an order, not a secret
+    return [
+        PlannedTrial(slot=block * len(names) + position, phase=Phase.MEASURED, block=block, arm=name, position=position)
+        for block in range(plan.blocks)
+        for position, name in enumerate(_block_order(names, block, rng))
+    ]
+
+
+def _warmups(names: list[str], rounds: int) -> list[PlannedTrial]:
+    return [
+        PlannedTrial(slot=round_ * len(names) + position, phase=Phase.WARMUP, block=round_, arm=name, position=position)
+        for round_ in range(rounds)
+        for position, name in enumerate(names)
+    ]
+
+
+def _restarted(trial: PlannedTrial, warmups: int) -> list[PlannedTrial]:
+    """A measured trial with the warm-ups of its fresh engine before it."""
+    before = [
+        PlannedTrial(
+            slot=trial.slot * warmups + number,
+            phase=Phase.WARMUP,
+            block=trial.block * warmups + number,
+            arm=trial.arm,
+            position=trial.position,
+            fresh_engine=number == 0,
+        )
+        for number in range(warmups)
+    ]
+    return [*before, trial.model_copy(update={"fresh_engine": not before})]
 
 
 def _block_order(names: list[str], block: int, rng: random.Random) -> list[str]:

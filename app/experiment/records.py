@@ -106,6 +106,8 @@ class ResolvedArm:
     hardware: dict[str, object] = field(default_factory=dict)
     start_s: float = 0.0
     vocab_size: int = 0
-    pids: tuple[int, ...] = ()  # of the actor and of every process its engine started
+    host: str = ""
+    pids: tuple[int, ...] = ()  # on that host: of the actor and of every process its engine started
+    resolved_at: float = 0.0  # seconds since the epoch; a younger process of the same pid is another process
     can_sleep: bool = False
     simulated: bool = False

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.experiment.records import EngineSample, HarnessUse, RequestRecord, ResolvedArm
+from app.experiment.records import Conditions, EngineSample, HarnessUse, RequestRecord, ResolvedArm
 from app.experiment.spec import Driver as DriverSettings
 
 
@@ -35,9 +35,11 @@ class Sampling:
 class Batch:
     """The workload of one trial, drawn: the same for every arm of a block.
 
-    ``requests`` are ordered by prompt, then sample; ``concurrency`` limits how many are in flight (None: no limit).
+    ``requests`` are ordered by prompt, then sample; ``concurrency`` limits how many are in flight (None: no limit);
+    ``slot`` is the trial's place in the plan.
     """
 
+    slot: int
     requests: tuple[Request, ...]
     sampling: Sampling
     concurrency: int | None
@@ -51,6 +53,14 @@ class Rollout:
     timeline: tuple[EngineSample, ...]
     harness: HarnessUse
     complete: bool  # False if it was stopped early: the records are those that were finished
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOutcome:
+    """A rollout and the host around it."""
+
+    rollout: Rollout
+    conditions: Conditions
 
 
 class Driver(Protocol):
@@ -67,8 +77,8 @@ class Driver(Protocol):
         """Token ids of each text, by the engine's tokenizer."""
         ...
 
-    def reset_prefix_cache(self) -> None:
-        """Forget every cached prefix; raise EngineDied if the engine refuses."""
+    def reset_prefix_cache(self) -> bool:
+        """Forget every cached prefix; False if the engine refuses."""
         ...
 
     def rollout(self, batch: Batch, settings: DriverSettings) -> Rollout:
@@ -80,7 +90,7 @@ class Driver(Protocol):
         ...
 
     def abort(self) -> None:
-        """Ask a running rollout to stop soon."""
+        """Ask a running rollout to stop soon; it returns what was finished, ``complete`` False."""
         ...
 
     def sleep(self) -> None:

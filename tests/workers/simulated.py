@@ -1,0 +1,88 @@
+"""A pool of simulated engines without Ray: what `Engines` offers, in this process."""
+
+import dataclasses
+
+from app.experiment.plan import TrialPlan, plan_trials
+from app.experiment.records import Conditions
+from app.experiment.resolution import ResolvedExperiment, resolve
+from app.experiment.spec import Driver as DriverSettings
+from app.experiment.spec import Experiment
+from workers.drivers.base import Batch, TrialOutcome
+from workers.drivers.simulated import SimulatedEngine
+from workers.trials import TrialRules
+from workers.watch import Watch
+from workers.workload import Workload
+
+
+@dataclasses.dataclass
+class Run:
+    """Everything `run_trials` takes, for one spec."""
+
+    spec: Experiment
+    resolved: ResolvedExperiment
+    plan: TrialPlan
+    workload: Workload
+    pool: "SimulatedPool"
+    rules: TrialRules
+    watch: Watch
+
+
+class SimulatedEngineHandle:
+    """A simulated engine that writes down what it was asked to do."""
+
+    def __init__(self, arm: str, engine: SimulatedEngine, journal: list[str]) -> None:
+        self._arm, self._engine, self._journal = arm, engine, journal
+
+    def rollout(
+        self, batch: Batch, settings: DriverSettings, reset: bool, watch: Watch, grace_s: float
+    ) -> TrialOutcome:
+        """Run the batch at once."""
+        del reset, grace_s
+        watch.begin_trial()
+        settling = all(request.max_tokens <= 16 for request in batch.requests)
+        self._journal.append(f"{'settle' if settling else 'run'} {self._arm}")
+        return TrialOutcome(self._engine.rollout(batch, settings), Conditions())
+
+
+class SimulatedPool:
+    """One simulated engine per arm; `takes_turns` as if they shared a GPU."""
+
+    def __init__(self, resolved: ResolvedExperiment, takes_turns: bool = False) -> None:
+        self.journal: list[str] = []
+        self._takes_turns = takes_turns
+        self._awake: str | None = None
+        self._settings = {arm.name: arm for arm in resolved.arms}
+        self._engines = {name: self._new(name) for name in self._settings}
+
+    def _new(self, arm: str) -> SimulatedEngineHandle:
+        return SimulatedEngineHandle(arm, SimulatedEngine(self._settings[arm], seed=0), self.journal)
+
+    def ready(self, arm: str, fresh: bool) -> tuple[SimulatedEngineHandle, bool]:
+        """The arm's engine; unsettled if it is new or was asleep."""
+        started = fresh or arm not in self._engines
+        if started:
+            self.journal.append(f"start {arm}")
+            self._engines[arm] = self._new(arm)
+        woken = self._takes_turns and self._awake != arm
+        self._awake = arm
+        return self._engines[arm], started or woken
+
+    def discard(self, arm: str) -> None:
+        """Forget the arm's engine."""
+        self.journal.append(f"discard {arm}")
+        self._engines.pop(arm, None)
+
+
+def a_run(spec: Experiment, takes_turns: bool = False) -> Run:
+    """The spec, ready to run on simulated engines."""
+    resolved = resolve(spec)
+    pool = SimulatedPool(resolved, takes_turns)
+    return Run(
+        spec=spec,
+        resolved=resolved,
+        plan=plan_trials(spec, resolved),
+        workload=Workload(spec, resolved, 8192, lambda texts: tuple(tuple(text.encode()) for text in texts)),
+        pool=pool,
+        rules=TrialRules({arm.name: arm.driver for arm in resolved.arms}, True, 1.0),
+        watch=Watch(spec.limits),
+    )

@@ -1,0 +1,98 @@
+"""Settings to arguments, configurations to flat dicts."""
+
+import dataclasses
+import enum
+from typing import Any
+
+from app.experiment.models import MODELS
+from app.experiment.resolution import resolve
+from tests.builders import a_spec
+from workers.engine_config import engine_arguments, engine_environment, flatten
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+@dataclasses.dataclass
+class Inner:
+    size: int
+    colour: Colour = Colour.RED
+
+
+@dataclasses.dataclass
+class Outer:
+    inner: Inner
+    names: list[str]
+    parts: list[Inner]
+    mapping: dict[str, int]
+    parent: Any = None
+
+
+def test_nested_configurations_become_dotted_keys() -> None:
+    outer = Outer(Inner(3), ["a"], [Inner(4)], {"x": 1})
+    assert flatten(outer, "engine") == {
+        "engine.inner.size": 3,
+        "engine.inner.colour": "Colour.RED",
+        "engine.names": ["a"],
+        "engine.parts.0.size": 4,
+        "engine.parts.0.colour": "Colour.RED",
+        "engine.mapping.x": 1,
+        "engine.parent": None,
+    }
+
+
+def test_a_cycle_ends() -> None:
+    outer = Outer(Inner(3), [], [], {})
+    outer.parent = outer
+    assert flatten(outer)["parent"] == "<cycle>"
+
+
+def test_equal_objects_of_two_processes_are_equal_here() -> None:
+    assert flatten({"handle": object()}) == flatten({"handle": object()})
+
+
+def test_empty_containers_are_kept() -> None:
+    assert flatten({"a": [], "b": {}, "c": set()}) == {"a": [], "b": {}, "c": []}
+
+
+def test_every_arm_gets_the_same_explicit_scheduler_limits_and_statistics() -> None:
+    sync, other = (engine_arguments(arm, sleep_mode=False) for arm in resolve(a_spec()).arms)
+    assert sync == other
+    assert sync["max_num_seqs"] == 256
+    assert sync["max_num_batched_tokens"] == 8192
+    assert sync["max_model_len"] == 256
+    assert sync["disable_log_stats"] is False
+
+
+def test_a_null_leaves_the_choice_to_vllm() -> None:
+    (arm,) = resolve(a_spec(arms=[{"name": "a", "profile": "vllm-sync", "engine": {"max_num_seqs": None}}])).arms
+    assert "max_num_seqs" not in engine_arguments(arm, sleep_mode=False)
+
+
+def test_a_preset_is_a_directory_and_needs_no_tokenizer_if_it_has_none() -> None:
+    (arm,) = resolve(a_spec(model={"preset": "qwen2.5-7b-shape"}, arms=[{"name": "a", "profile": "vllm-sync"}])).arms
+    arguments = engine_arguments(arm, sleep_mode=True)
+    assert arguments["model"] == str(MODELS["qwen2.5-7b-shape"].path)
+    assert arguments["load_format"] == "dummy"
+    assert arguments["skip_tokenizer_init"] is True
+    assert arguments["enable_sleep_mode"] is True
+
+
+def test_a_hub_model_keeps_its_revision_and_tokenizer() -> None:
+    model = {"id": "org/model", "revision": "abc", "tokenizer": "org/tokenizer"}
+    (arm,) = resolve(a_spec(model=model, arms=[{"name": "a", "profile": "vllm-sync"}])).arms
+    arguments = engine_arguments(arm, sleep_mode=False)
+    assert (arguments["model"], arguments["revision"], arguments["tokenizer"]) == ("org/model", "abc", "org/tokenizer")
+    assert "skip_tokenizer_init" not in arguments
+
+
+def test_the_arm_s_own_environment_wins() -> None:
+    arms = [
+        {"name": "a", "profile": "vllm-sync", "environment": {"variables": {"VLLM_CPU_KVCACHE_SPACE": "2"}}},
+        {"name": "b", "profile": "vllm-sync"},
+    ]
+    own, common = resolve(a_spec(arms=arms)).arms
+    assert engine_environment(own, on_gpu=False)["VLLM_CPU_KVCACHE_SPACE"] == "2"
+    assert engine_environment(common, on_gpu=False)["VLLM_CPU_KVCACHE_SPACE"] == "1"
+    assert "VLLM_CPU_KVCACHE_SPACE" not in engine_environment(common, on_gpu=True)

@@ -1,0 +1,162 @@
+"""From a workload to requests."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.errors import InvalidWorkload
+from app.experiment.plan import Phase, PlannedTrial
+from app.experiment.resolution import longest, resolve
+from app.experiment.spec import Empirical, Experiment, LogNormal, TokenDistribution, Uniform
+from tests.builders import a_spec, planned
+from workers.drivers.base import Batch
+from workers.workload import Workload, draw
+
+
+def bytes_as_tokens(texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(text.encode()) for text in texts)
+
+
+def batch_of(spec: Experiment, trial: PlannedTrial | None = None) -> Batch:
+    return Workload(spec, resolve(spec), 8192, bytes_as_tokens).batch(trial or planned())
+
+
+def with_workload(**workload: Any) -> Experiment:
+    return a_spec(workload=workload)
+
+
+def test_there_is_one_request_per_sample_ordered_by_prompt() -> None:
+    batch = batch_of(with_workload(prompts={"source": "synthetic", "count": 2}, samples_per_prompt=3))
+    assert [(r.prompt_index, r.sample_index) for r in batch.requests] == [(p, s) for p in range(2) for s in range(3)]
+    assert len({r.request_id for r in batch.requests}) == 6
+
+
+def test_samples_of_a_prompt_share_its_tokens_and_differ_in_seed() -> None:
+    first, second, *_ = batch_of(a_spec()).requests
+    assert first.prompt_token_ids == second.prompt_token_ids
+    # vLLM numbers the samples of one request so; both ways of asking must generate the same.
+    assert second.seed is not None
+    assert first.seed is not None
+    assert second.seed == first.seed + 1
+
+
+def test_the_arms_of_a_block_get_the_same_batch_but_for_the_slot() -> None:
+    one, two = batch_of(a_spec(), planned("sync", slot=0)), batch_of(a_spec(), planned("async", slot=1, position=1))
+    assert one.requests == two.requests
+
+
+def test_no_prompt_comes_back_in_another_block_or_in_a_warm_up() -> None:
+    trials = [planned(block=0), planned(block=1), planned(phase=Phase.WARMUP)]
+    prompts = [{r.prompt_token_ids for r in batch_of(a_spec(), trial).requests} for trial in trials]
+    assert not prompts[0] & prompts[1]
+    assert not prompts[0] & prompts[2]
+
+
+def test_another_seed_draws_other_prompts() -> None:
+    one, two = batch_of(a_spec(plan={"seed": 1})), batch_of(a_spec(plan={"seed": 2}))
+    assert one.requests[0].prompt_token_ids != two.requests[0].prompt_token_ids
+
+
+def test_forced_lengths_are_exact() -> None:
+    spec = with_workload(output={"stop": "length", "tokens": {"distribution": "uniform", "low": 3, "high": 9}})
+    batch = batch_of(spec)
+    assert batch.sampling.ignore_eos
+    assert all(r.min_tokens == r.max_tokens and 3 <= r.max_tokens <= 9 for r in batch.requests)
+    assert len({r.max_tokens for r in batch.requests}) > 1
+
+
+def test_natural_stops_only_have_a_limit() -> None:
+    batch = batch_of(with_workload(output={"stop": "natural", "max_tokens": 50}))
+    assert not batch.sampling.ignore_eos
+    assert {(r.min_tokens, r.max_tokens) for r in batch.requests} == {(0, 50)}
+
+
+def test_samples_asked_for_with_n_share_one_length() -> None:
+    spec = a_spec(
+        workload={"output": {"stop": "length", "tokens": {"distribution": "uniform", "low": 1, "high": 90}}},
+        arms=[
+            {"name": "separate", "profile": "vllm-sync"},
+            {"name": "n", "profile": "vllm-sync", "driver": {"samples": "n_parameter"}},
+        ],
+    )
+    lengths: dict[int, set[int]] = {}
+    for request in batch_of(spec).requests:
+        lengths.setdefault(request.prompt_index, set()).add(request.max_tokens)
+    assert all(len(of_prompt) == 1 for of_prompt in lengths.values())
+    assert len(set.union(*lengths.values())) > 1
+
+
+def test_unseeded_samples_have_no_seed() -> None:
+    batch = batch_of(with_workload(sampling={"per_request_seed": False}))
+    assert {r.seed for r in batch.requests} == {None}
+
+
+def test_poisson_arrivals_rise_from_zero_at_about_their_rate() -> None:
+    spec = a_spec(
+        workload={"prompts": {"source": "synthetic", "count": 500}, "arrival": {"pattern": "poisson", "rate": 20.0}},
+        arms=[{"name": "async", "profile": "vllm-async"}],
+    )
+    arrivals = [r.arrival_s for r in batch_of(spec).requests]
+    assert arrivals == sorted(arrivals)
+    assert len(arrivals) / arrivals[-1] == pytest.approx(20.0, rel=0.15)
+
+
+def test_text_and_token_ids_may_be_mixed() -> None:
+    batch = batch_of(with_workload(prompts={"source": "inline", "prompts": ["ab", [7, 8, 9]]}, samples_per_prompt=1))
+    assert [r.prompt_token_ids for r in batch.requests] == [(97, 98), (7, 8, 9)]
+
+
+def test_prompts_come_from_jsonl_and_parquet(tmp_path: Path) -> None:
+    jsonl, parquet = tmp_path / "p.jsonl", tmp_path / "p.parquet"
+    jsonl.write_text("\n".join(json.dumps({"q": text}) for text in ("ab", "c", "d")))
+    pq.write_table(pa.table({"q": ["ab", "c", "d"]}), parquet)
+    for path in (jsonl, parquet):
+        source = {"source": "file", "path": str(path), "column": "q", "count": 2}
+        batch = batch_of(with_workload(prompts=source, samples_per_prompt=1))
+        assert [r.prompt_token_ids for r in batch.requests] == [(97, 98), (99,)]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("not json", r"line 1: not JSON"),
+        ('{"other": "x"}', r"line 1: no 'prompt'"),
+        ('{"prompt": 3}', r"line 1: a prompt is text or a list of token ids"),
+        ("", "holds no prompts"),
+    ],
+)
+def test_a_bad_prompt_file_is_named_with_the_line(tmp_path: Path, content: str, complaint: str) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text(content)
+    with pytest.raises(InvalidWorkload, match=complaint):
+        batch_of(with_workload(prompts={"source": "file", "path": str(path)}))
+
+
+def test_a_missing_prompt_file_is_named() -> None:
+    with pytest.raises(InvalidWorkload, match=r"/no/such\.jsonl"):
+        batch_of(with_workload(prompts={"source": "file", "path": "/no/such.jsonl"}))
+
+
+def test_a_prompt_that_does_not_fit_is_refused_before_the_engine_sees_it() -> None:
+    spec = a_spec(engine={"max_model_len": 200}, workload={"prompts": {"source": "inline", "prompts": ["x" * 100]}})
+    with pytest.raises(InvalidWorkload, match="exceeds max_model_len"):
+        batch_of(spec)
+
+
+distributions = st.one_of(
+    st.builds(Uniform, low=st.integers(1, 50), high=st.integers(50, 90)),
+    st.builds(LogNormal, median=st.integers(1, 50), sigma=st.floats(0.1, 3.0), max=st.integers(50, 90)),
+    st.builds(Empirical, values=st.lists(st.integers(1, 90), min_size=1).map(tuple)),
+)
+
+
+@given(distributions, st.integers())
+def test_a_drawn_length_is_at_least_one_and_at_most_the_longest(distribution: TokenDistribution, seed: int) -> None:
+    assert 1 <= draw(distribution, random.Random(seed)) <= longest(distribution)

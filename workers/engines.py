@@ -1,0 +1,104 @@
+"""All engines of one experiment: started once, awake one at a time where they share a GPU."""
+
+import dataclasses
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Self
+
+from app.experiment.plan import TrialPlan
+from app.experiment.records import ResolvedArm
+from app.experiment.resolution import ArmSettings
+from app.experiment.spec import Residency
+from workers.arms import Engine
+from workers.watch import Watch
+
+StartEngine = Callable[[ArmSettings, bool], Engine]  # settings, sleep mode
+
+
+class Engines(AbstractContextManager["Engines"]):
+    """The engines behind the arms of a plan. Arms that differ in driver settings only share one."""
+
+    def __init__(
+        self, plan: TrialPlan, arms: tuple[ArmSettings, ...], new_engine: StartEngine, on_gpu: bool, watch: Watch
+    ) -> None:
+        self._settings = {arm.name: arm for arm in arms}
+        self._leader = {name: group[0] for group in plan.engines for name in group}
+        self._resident = plan.residency is Residency.RESIDENT
+        # On a CPU all engines stay awake: an idle one takes memory, but neither cores nor a device.
+        self._takes_turns = on_gpu and self._resident and len(plan.engines) > 1
+        self._new_engine = new_engine
+        self._watch = watch
+        self._engines: dict[str, Engine] = {}
+        self._awake: str | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for engine in self._engines.values():
+            engine.kill()
+
+    def start_all(self) -> tuple[ResolvedArm, ...]:
+        """Start every resident engine, one after the other; the resolved configuration of every arm.
+
+        One at a time: starts compete for the same cores and, on a GPU, for memory the one before must free first.
+        Engines that restart for every trial are started once here too, to be looked at.
+        """
+        resolved = {leader: self._start(leader) for leader in dict.fromkeys(self._leader.values())}
+        if not self._resident:
+            self._end_all()
+        return tuple(with_driver(resolved[self._leader[name]], settings) for name, settings in self._settings.items())
+
+    def ready(self, arm: str, fresh: bool) -> tuple[Engine, bool]:
+        """The arm's engine, awake; and whether it has just been woken or started."""
+        leader = self._leader[arm]
+        if fresh or leader not in self._engines:
+            if not self._resident:
+                self._end_all()
+            self._start(leader)
+            return self._engines[leader], True
+        woken = self._takes_turns and self._awake != leader
+        if woken:
+            self._let_sleep()
+            self._engines[leader].wake(self._watch)
+            self._awake = leader
+        return self._engines[leader], woken
+
+    def discard(self, arm: str) -> None:
+        """End the arm's engine, whatever state it is in; ``ready`` will start another."""
+        leader = self._leader[arm]
+        engine = self._engines.pop(leader, None)
+        if engine is not None:
+            engine.kill()
+        if self._awake == leader:
+            self._awake = None
+
+    def encode(self, texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+        """Token ids of each text, by the baseline's tokenizer: the same for every arm."""
+        engine, _ = self.ready(next(iter(self._settings)), fresh=False)
+        return engine.encode(texts)
+
+    def _start(self, leader: str) -> ResolvedArm:
+        self._let_sleep()
+        engine = self._new_engine(self._settings[leader], self._takes_turns)
+        self._engines[leader] = engine
+        resolved = engine.start(self._watch)
+        self._awake = leader
+        return resolved
+
+    def _let_sleep(self) -> None:
+        if self._takes_turns and self._awake is not None:
+            self._engines[self._awake].sleep(self._watch)
+            self._awake = None
+
+    def _end_all(self) -> None:
+        for engine in self._engines.values():
+            engine.kill()
+        self._engines.clear()
+        self._awake = None
+
+
+def with_driver(resolved: ResolvedArm, settings: ArmSettings) -> ResolvedArm:
+    """The engine's resolved configuration as one of the arms that share it, with that arm's driver settings."""
+    driver = {f"driver.{key}": value for key, value in settings.driver.model_dump(mode="json").items()}
+    return dataclasses.replace(resolved, arm=settings.name, config=resolved.config | driver)
