@@ -1,0 +1,5 @@
+"""rollout-lab …"""
+
+from app.cli.entry import main
+
+__all__ = ["main"]

@@ -1,0 +1,61 @@
+"""What the commands share."""
+
+import sys
+from enum import IntEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.settings import Settings
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_PLAIN_WIDTH = 120
+_ANYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - recognised, not bound
+
+
+class Exit(IntEnum):
+    """What the exit code says."""
+
+    DONE = 0
+    TROUBLE = 1
+    USAGE = 2
+    VERDICT = 3
+    INTERRUPTED = 130
+
+
+EXIT_CODES = (
+    "Exit codes: 0 all went as hoped; 1 trouble, such as an experiment that failed or a service that does not answer; "
+    "2 wrong usage or an invalid spec; 3 a verdict named by --fail-on."
+)
+
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url", envvar="ROLLOUT_LAB_URL", help="Address of the service; host and port of the settings if absent."
+    ),
+]
+ExperimentId = Annotated[str, typer.Argument(metavar="ID", help="An experiment's id.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the service's JSON instead.")]
+
+
+def service_url(url: str) -> str:
+    """The address given, or that of a service with these settings."""
+    if url:
+        return url
+    settings = Settings()
+    host = "127.0.0.1" if settings.host in _ANYWHERE else settings.host
+    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
+
+
+def say(text: str) -> None:
+    """To stderr: what is no result."""
+    typer.echo(text, err=True)
+
+
+def console() -> "Console":
+    """For results: as wide as the terminal, and wide enough for the tables where there is none."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)

@@ -1,0 +1,43 @@
+"""The commands, and what becomes of errors."""
+
+import sys
+
+import typer
+
+from app.cli import db, doctor, experiments, serve, submit
+from app.cli.common import EXIT_CODES, Exit, say
+from app.client import Refused
+from app.errors import InvalidInput, RolloutLabError
+
+app = typer.Typer(
+    name="rollout-lab",
+    help="Does the way you drive vLLM change how fast your rollouts are, by how much, and how sure can you be?",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("serve")(serve.serve)
+app.command("submit", epilog=EXIT_CODES)(submit.submit)
+app.command("watch", epilog=EXIT_CODES)(submit.watch)
+app.command("show")(experiments.show)
+app.command("list")(experiments.list_experiments)
+app.command("cancel")(experiments.cancel)
+app.command("doctor")(doctor.doctor)
+app.add_typer(db.app, name="db")
+
+
+def main() -> None:
+    """Entry point."""
+    try:
+        app()
+    except InvalidInput as error:
+        say(f"error: {error.detail}")
+        sys.exit(Exit.USAGE)
+    except Refused as error:
+        say(f"error: {error.detail}")
+        sys.exit(Exit.USAGE if error.http_status == InvalidInput.status else Exit.TROUBLE)
+    except RolloutLabError as error:
+        say(f"error: {error.detail}")
+        sys.exit(Exit.TROUBLE)

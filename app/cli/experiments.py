@@ -1,0 +1,70 @@
+"""rollout-lab list, show, cancel"""
+
+import json
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.common import AsJson, ExperimentId, Url, console, service_url
+
+
+class StatusFilter(StrEnum):
+    """Where an experiment is."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+def list_experiments(
+    *,
+    status: Annotated[list[StatusFilter] | None, typer.Option(help="Only these; may be repeated.")] = None,
+    label: Annotated[list[str] | None, typer.Option(metavar="KEY:VALUE", help="Only with this label.")] = None,
+    name: Annotated[str, typer.Option(help="Only with this in the name.")] = "",
+    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
+    url: Url = "",
+    as_json: AsJson = False,
+) -> None:
+    """List experiments, newest first."""
+    from app.cli.render import experiment_table
+    from app.client import Client
+
+    with Client(service_url(url)) as client:
+        found = list(client.experiments(limit, status=[str(s) for s in status or ()], label=label, name=name))
+    if as_json:
+        _print_json(found)
+    elif found:
+        console().print(experiment_table(found))
+    else:
+        typer.echo("No experiments.")
+
+
+def show(experiment_id: ExperimentId, url: Url = "", as_json: AsJson = False) -> None:
+    """Show an experiment and its results, partial while it runs."""
+    from app.cli.render import print_experiment
+    from app.client import Client
+
+    with Client(service_url(url)) as client:
+        experiment = client.experiment(experiment_id)
+        results = client.results(experiment_id)
+        page = client.page_of(experiment_id)
+    if as_json:
+        _print_json({"experiment": experiment, "results": results})
+    else:
+        print_experiment(console(), experiment, results, page)
+
+
+def cancel(experiment_id: ExperimentId, url: Url = "") -> None:
+    """Cancel an experiment; finished trials are kept."""
+    from app.client import Client
+
+    with Client(service_url(url)) as client:
+        status = client.cancel(experiment_id)["status"]
+    typer.echo("Asked its worker to stop." if status == "running" else f"The experiment is {status}.")
+
+
+def _print_json(document: Any) -> None:
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))

@@ -1,0 +1,46 @@
+"""rollout-lab serve"""
+
+from typing import Annotated
+
+import typer
+
+from app.cli.common import Exit, say, service_url
+from app.settings import Settings
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on; the settings' if absent.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to listen on.")] = None,
+    worker: Annotated[bool, typer.Option(help="Run a worker beside the API.")] = True,
+    worker_command: Annotated[
+        str,
+        typer.Option(
+            envvar="ROLLOUT_LAB_WORKER_COMMAND",
+            help="Command that runs the worker, such as another environment's `…/bin/python -m workers`.",
+        ),
+    ] = "",
+    migrate: Annotated[bool, typer.Option(help="Bring the database's schema up to date first.")] = True,
+) -> None:
+    """Run the service until Ctrl-C: the API and one worker, each restarted when it dies."""
+    from app.logging import configure_logging
+    from app.server import listen
+    from app.store.engine import Database
+    from app.supervisor import Supervisor, children
+
+    given = {key: value for key, value in (("host", host), ("port", port)) if value is not None}
+    settings = Settings().model_copy(update=given)
+    configure_logging(settings)
+    try:
+        listener = listen(settings.host, settings.port)
+    except OSError as error:
+        say(f"error: cannot listen on {settings.host}:{settings.port}: {error.strerror}")
+        say("Is the service running already? `rollout-lab doctor` looks; `--port` takes another port.")
+        raise typer.Exit(Exit.TROUBLE) from None
+    with listener:
+        if migrate:
+            database = Database(settings.url)
+            database.upgrade()
+            database.dispose()
+        url = service_url(f"http://{settings.host}:{settings.port}")
+        say(f"Rollout Lab on {url} (Ctrl-C stops it)")
+        Supervisor(children(settings, listener, worker_command if worker else None)).run()

@@ -1,0 +1,224 @@
+"""rollout-lab submit, watch"""
+
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from app.cli.common import AsJson, Exit, ExperimentId, Url, console, say, service_url
+from app.errors import InvalidInput
+from app.experiment.document import Document, load, load_yaml
+
+if TYPE_CHECKING:
+    from app.cli.progress import Display
+    from app.client import Client
+
+Object = dict[str, Any]
+T = TypeVar("T")
+
+POLL_S = 1.0
+PATIENCE_S = 300.0  # how long a service may be away while somebody waits
+_TERMINAL = frozenset({"succeeded", "failed", "cancelled"})
+
+
+class FailOn(StrEnum):
+    """A verdict that makes the command fail."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    CONFOUNDED = "confounded"
+    INCONCLUSIVE = "inconclusive"
+
+
+FailOns = Annotated[
+    list[FailOn] | None,
+    typer.Option("--fail-on", help="Exit with 3 if a primary comparison comes to this; may be repeated."),
+]
+
+
+def submit(
+    file: Annotated[Path, typer.Argument(help="Spec in YAML or JSON; - is stdin.")],
+    *,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end and print the comparison.")] = False,
+    fail_on: FailOns = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change the spec: plan.blocks=2, arms.0.name=x, …"),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would do and cost.")] = False,
+    url: Url = "",
+    as_json: AsJson = False,
+) -> None:
+    """Submit an experiment."""
+    from app.client import Client, Refused
+
+    text = sys.stdin.buffer.read() if str(file) == "-" else _read(file)
+    document = load(text)
+    value = document.value
+    for assignment in set_ or ():
+        value = _assigned(value, assignment)
+    with Client(service_url(url)) as client:
+        try:
+            if dry_run:
+                _print_rehearsal(client.rehearse(value), as_json)
+                return
+            experiment = client.submit(value, idempotency_key=secrets.token_hex(16))
+        except Refused as refused:
+            if refused.http_status != InvalidInput.status:
+                raise
+            _print_problems(refused, file, text.decode(errors="replace").splitlines(), document)
+            raise typer.Exit(Exit.USAGE) from None
+        if wait or fail_on:
+            say(f"Submitted {experiment['id']}; {client.page_of(experiment['id'])}")
+            _wait(client, experiment["id"], fail_on or [], as_json)
+        elif as_json:
+            _print_json(experiment)
+        else:
+            typer.echo(experiment["id"])
+            say(client.page_of(experiment["id"]))
+
+
+def watch(experiment_id: ExperimentId, fail_on: FailOns = None, url: Url = "", as_json: AsJson = False) -> None:
+    """Wait for an experiment's end and print the comparison."""
+    from app.client import Client
+
+    with Client(service_url(url)) as client:
+        client.experiment(experiment_id)
+        _wait(client, experiment_id, fail_on or [], as_json)
+
+
+# --- the spec ------------------------------------------------------------------------------------------------------
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"cannot read {file}: {error.strerror}") from None
+
+
+def _assigned(document: object, assignment: str) -> object:
+    """The document with one value changed."""
+    key, equals, text = assignment.partition("=")
+    if not equals or not key:
+        raise InvalidInput(f"--set {assignment}: write KEY=VALUE, such as plan.blocks=2")
+    if not isinstance(document, dict):
+        return document
+    here: Any = document
+    *path, last = key.split(".")
+    try:
+        for step in path:
+            here = here[int(step)] if isinstance(here, list) else here.setdefault(step, {})
+        if isinstance(here, list):
+            here[int(last)] = load_yaml(text).value
+        else:
+            here[last] = load_yaml(text).value
+    except (ValueError, IndexError, TypeError, AttributeError):
+        raise InvalidInput(f"--set {assignment}: the spec has no such place") from None
+    return document
+
+
+def _print_problems(refused: Any, file: Path, lines: list[str], document: Document) -> None:
+    name = "<stdin>" if str(file) == "-" else str(file)
+    if not refused.errors:
+        say(f"{name}: {refused.detail}")
+    for error in refused.errors:
+        line = document.line_of(error.pointer)
+        say(f"{name}{f':{line}' if line else ''}: {error.pointer}{': ' if error.pointer else ''}{error.detail}")
+        if line and line <= len(lines):
+            say(f"  {line:4} | {lines[line - 1]}")
+
+
+def _print_rehearsal(found: Object, as_json: bool) -> None:
+    if as_json:
+        _print_json(found)
+        return
+    cost = found["cost"]
+    typer.echo(
+        f"{cost['trials']} measured trials in the order {cost['order']}, {cost['warmup_trials']} to warm up, "
+        f"{cost['engine_starts']} engine starts"
+    )
+    if cost["estimated_s"] is None:
+        typer.echo(f"No estimate of the time: {cost['reason']}.")
+    else:
+        typer.echo(f"About {cost['estimated_s']:.0f} s, as experiment {cost['based_on']} took.")
+    for warning in found["warnings"]:
+        typer.echo(f"- {warning}")
+
+
+def _print_json(document: Object) -> None:
+    import json
+
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+# --- waiting -------------------------------------------------------------------------------------------------------
+
+
+def _wait(client: "Client", experiment_id: str, fail_on: list[FailOn], as_json: bool) -> None:
+    from app.cli.progress import Bars, Lines
+
+    out = console()
+    try:
+        with Bars(out) if out.is_terminal and not as_json else Lines() as display:
+            experiment = _follow(client, experiment_id, display)
+            results = _patiently(lambda: client.results(experiment_id), display)
+    except KeyboardInterrupt:
+        say(f"Stopped waiting; the experiment goes on. `rollout-lab watch {experiment_id}` waits again.")
+        raise typer.Exit(Exit.INTERRUPTED) from None
+    _report(experiment, results, client.page_of(experiment_id), as_json)
+    if experiment["status"] != "succeeded":
+        raise typer.Exit(Exit.TROUBLE)
+    verdicts = {found["verdict"] for found in results["comparisons"] if found["primary"]}
+    hit = sorted(verdicts & set(fail_on))
+    if hit:
+        say(f"--fail-on: {', '.join(hit)}")
+        raise typer.Exit(Exit.VERDICT)
+
+
+def _report(experiment: Object, results: Object, page: str, as_json: bool) -> None:
+    from app.cli.render import print_failure, print_results
+
+    if as_json:
+        _print_json({"experiment": experiment, "results": results})
+        return
+    out = console()
+    if experiment["failure"]:
+        print_failure(out, experiment["failure"])
+    print_results(out, results, page)
+
+
+def _follow(client: "Client", experiment_id: str, display: "Display") -> Object:
+    """Until its end, whatever happens to the service meanwhile."""
+    while True:
+        experiment = _patiently(lambda: client.experiment(experiment_id), display)
+        display.show(experiment)
+        if experiment["status"] in _TERMINAL:
+            return experiment
+        time.sleep(POLL_S)
+
+
+def _patiently(ask: Callable[[], T], display: "Display") -> T:
+    """Ask again while the service is away."""
+    from app.client import Unreachable
+
+    deadline: float | None = None
+    while True:
+        try:
+            answer = ask()
+        except Unreachable as error:
+            if deadline is None:
+                display.note(f"{error.detail}; trying again")
+                deadline = time.monotonic() + PATIENCE_S
+            elif time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_S)
+        else:
+            if deadline is not None:
+                display.note("the service is back")
+            return answer

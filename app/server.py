@@ -1,0 +1,41 @@
+"""python -m app.server: the API process. `--fd N` takes over a listening socket."""
+
+import argparse
+import socket
+
+import uvicorn
+
+from app.logging import configure_logging
+from app.main import create_app
+from app.settings import Settings
+
+BACKLOG = 2048
+GRACE_S = 5
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections, whether or not anybody answers them yet."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=BACKLOG)
+
+
+def main() -> None:
+    """Serve until SIGTERM or SIGINT."""
+    parser = argparse.ArgumentParser(prog="python -m app.server", description=__doc__)
+    parser.add_argument("--fd", type=int, help="a listening socket; host and port of the settings if absent")
+    fd: int | None = parser.parse_args().fd
+    settings = Settings()
+    configure_logging(settings)
+    listener = listen(settings.host, settings.port) if fd is None else socket.socket(fileno=fd)
+    config = uvicorn.Config(
+        create_app(settings),
+        log_config=None,
+        access_log=False,
+        ws="none",
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    main()
