@@ -17,6 +17,7 @@ from app.settings import Settings
 from app.store import queue
 from app.store.engine import Database
 from app.store.ids import ExperimentId
+from workers import processes
 from workers.cluster import Cluster
 from workers.dispatcher import run_experiment
 from workers.engine_config import software_versions
@@ -42,6 +43,7 @@ class Worker:
         """Until SIGTERM or SIGINT: the experiment that runs finishes its trial, or is handed back."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._drain)
+        self._end_orphans()
         self._cluster.connect()
         info = {"nodes": self._cluster.nodes(), "versions": software_versions()}
         with Presence(self._db, self._owner, self._settings.lease_s, self._doing, info):
@@ -53,6 +55,13 @@ class Worker:
                 else:
                     self._run(claim)
         self._cluster.disconnect()
+
+    @staticmethod
+    def _end_orphans() -> None:
+        """Engines a killed worker left behind hold the memory the next ones need."""
+        killed = processes.end(processes.orphaned(), grace_s=0.0)
+        if killed:
+            log.warning("orphaned engine processes killed", pids=killed)
 
     def _doing(self) -> ExperimentId | None:
         return self._experiment

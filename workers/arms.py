@@ -5,7 +5,7 @@ import os
 import socket
 import sys
 import tempfile
-import time
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -33,6 +33,7 @@ T = TypeVar("T")
 
 _POLL_S = 1.0  # how often a running call is asked for a sign of life
 _PULSE_TIMEOUT_S = 20.0
+_KILL_GRACE_S = 3.0  # Ray was seen to take half a second to end a killed actor's whole process group
 _LOG_BYTES = 1 << 20
 _ENGINE_TITLE = "VLLM::"  # what vLLM calls its engine core and workers; helpers it also starts may come and go
 
@@ -68,7 +69,6 @@ class ArmActor:
             config=resolved.config | {f"hardware.{key}": value for key, value in hardware.items()},
             host=socket.gethostname(),
             pids=pids,
-            resolved_at=time.time(),
         )
 
     def _start(self) -> ResolvedArm:
@@ -132,7 +132,9 @@ class Engine:
     def __init__(self, settings: ArmSettings, place: Place, sleep_mode: bool, seed: int) -> None:
         self.settings = settings
         environment = settings.environment
-        runtime: dict[str, object] = {"env_vars": engine_environment(settings, bool(place.gpus))}
+        self._name = uuid.uuid4().hex
+        marks = {processes.WORKER_MARK: processes.worker_mark(), processes.ENGINE_MARK: self._name}
+        runtime: dict[str, object] = {"env_vars": engine_environment(settings, bool(place.gpus)) | marks}
         if environment.python is not None:
             runtime["py_executable"] = environment.python
         self._actor: ActorHandle = (
@@ -147,12 +149,10 @@ class Engine:
             )
             .remote(settings, sleep_mode, seed, place.gpus)
         )
-        self.resolved: ResolvedArm | None = None
 
     def start(self, watch: Watch) -> ResolvedArm:
         """Start the engine and wait for it."""
         resolved: ResolvedArm = self._wait(self._actor.start.remote(), watch, pulses=False)
-        self.resolved = resolved
         return resolved
 
     def encode(self, texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
@@ -185,8 +185,7 @@ class Engine:
         """End the actor and every process of its engine, whatever they are doing."""
         with suppress(RayError, ConnectionError, RuntimeError, ValueError):  # Ray may be gone, and the actor with it
             ray.kill(self._actor)
-        if self.resolved is not None and self.resolved.host == socket.gethostname():
-            processes.end(self.resolved.pids, self.resolved.resolved_at)
+        processes.end(processes.marked(processes.ENGINE_MARK, self._name.__eq__), _KILL_GRACE_S)
 
     def _wait(self, call: "ray.ObjectRef[Any]", watch: Watch, pulses: bool) -> Any:
         try:

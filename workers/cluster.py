@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,14 +42,15 @@ class Cluster:
             ray.shutdown()
         own = {} if self._address else {"include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES}
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        ray.init(
-            address=self._address or "local",
-            namespace=_NAMESPACE,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            configure_logging=False,
-            **own,
-        )
+        with _signal_handlers_kept():
+            ray.init(
+                address=self._address or "local",
+                namespace=_NAMESPACE,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                configure_logging=False,
+                **own,
+            )
 
     def disconnect(self) -> None:
         """Leave the cluster; end it if it is our own."""
@@ -98,6 +100,15 @@ class Cluster:
             return any(node["Alive"] for node in ray.nodes())
         except (RayError, ConnectionError, RuntimeError):
             return False
+
+
+@contextmanager
+def _signal_handlers_kept() -> Iterator[None]:
+    """Ray takes SIGTERM for itself and would end the worker on the spot; whoever handled it before goes on to."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def _gpu_ids(strategy: PlacementGroupSchedulingStrategy, gpus: int) -> tuple[str, ...]:

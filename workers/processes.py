@@ -1,8 +1,56 @@
-"""Ending processes for certain."""
+"""Finding and ending the processes of engines for certain.
 
+Every process of an engine carries two marks in its environment, which its children inherit: the worker it belongs to
+and the engine it is part of. So they are found whatever became of Ray, of the actor, or of the worker itself: a raylet
+that is killed leaves its actors alive, and a killed actor may leave its engine core.
+"""
+
+import os
+import socket
+from collections.abc import Callable
 from contextlib import suppress
 
 import psutil
+
+WORKER_MARK = "ROLLOUT_LAB_WORKER"  # host:pid:birth of the worker process
+ENGINE_MARK = "ROLLOUT_LAB_ENGINE"  # a name no other engine has
+
+
+def worker_mark() -> str:
+    """The mark of this worker process."""
+    return _mark(psutil.Process())
+
+
+def marked(mark: str, matches: Callable[[str], bool]) -> tuple[psutil.Process, ...]:
+    """Running processes of this host whose mark matches, this one excepted."""
+    return tuple(
+        process
+        for process in psutil.process_iter()
+        if process.pid != os.getpid() and (value := _environment(process).get(mark)) is not None and matches(value)
+    )
+
+
+def orphaned() -> tuple[psutil.Process, ...]:
+    """Processes of engines whose worker ran on this host and is gone."""
+    host = socket.gethostname()
+    living: dict[str, bool] = {}
+
+    def is_orphan(mark: str) -> bool:
+        if mark not in living:
+            living[mark] = _lives(mark)
+        return mark.startswith(f"{host}:") and not living[mark]
+
+    return marked(WORKER_MARK, is_orphan)
+
+
+def end(targets: tuple[psutil.Process, ...], grace_s: float) -> tuple[int, ...]:
+    """Wait for processes that should be going, then kill the rest; the pids of those that had to be killed."""
+    _, stubborn = psutil.wait_procs(targets, timeout=grace_s)
+    for process in stubborn:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(stubborn, timeout=5.0)
+    return tuple(process.pid for process in stubborn)
 
 
 def alive(pid: int) -> bool:
@@ -13,6 +61,11 @@ def alive(pid: int) -> bool:
         return False
 
 
+def family(pid: int) -> tuple[int, ...]:
+    """A process and all its descendants."""
+    return (pid, *(child.pid for child in psutil.Process(pid).children(recursive=True)))
+
+
 def title(pid: int) -> str:
     """What a process calls itself; empty for one that is gone."""
     try:
@@ -21,33 +74,19 @@ def title(pid: int) -> str:
         return ""
 
 
-def family(pid: int) -> tuple[int, ...]:
-    """A process and all its descendants."""
+def _mark(process: psutil.Process) -> str:
+    return f"{socket.gethostname()}:{process.pid}:{process.create_time():.2f}"
+
+
+def _lives(mark: str) -> bool:
     try:
-        root = psutil.Process(pid)
-        return (pid, *(child.pid for child in root.children(recursive=True)))
-    except psutil.NoSuchProcess:
-        return ()
+        return _mark(psutil.Process(int(mark.rsplit(":", 2)[1]))) == mark
+    except (psutil.NoSuchProcess, ValueError, IndexError):
+        return False
 
 
-def end(pids: tuple[int, ...], born_before: float, grace_s: float = 5.0) -> tuple[int, ...]:
-    """Wait ``grace_s`` for processes that should be going, then kill the rest; return those that had to be killed.
-
-    ``born_before``: seconds since the epoch; a process born later got a used pid and is left alone.
-    """
-    targets = [process for pid in pids if (process := _born_before(pid, born_before)) is not None]
-    _, stubborn = psutil.wait_procs(targets, timeout=grace_s)
-    for process in stubborn:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(stubborn, timeout=5.0)
-    return tuple(process.pid for process in stubborn)
-
-
-def _born_before(pid: int, moment: float) -> psutil.Process | None:
+def _environment(process: psutil.Process) -> dict[str, str]:
     try:
-        process = psutil.Process(pid)
-        running = process.status() != psutil.STATUS_ZOMBIE
-        return process if running and process.create_time() <= moment + 1.0 and pid > 1 else None
-    except psutil.NoSuchProcess:
-        return None
+        return process.environ() if process.status() != psutil.STATUS_ZOMBIE else {}
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return {}

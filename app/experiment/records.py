@@ -108,6 +108,5 @@ class ResolvedArm:
     vocab_size: int = 0
     host: str = ""
     pids: tuple[int, ...] = ()  # on that host: of the actor and of every process its engine started
-    resolved_at: float = 0.0  # seconds since the epoch; a younger process of the same pid is another process
     can_sleep: bool = False
     simulated: bool = False
