@@ -1,118 +1,61 @@
 """How a candidate arm compares with the baseline arm."""
 
-from collections.abc import Sequence
-from enum import StrEnum
-from typing import Literal
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from pydantic import Field
-
-from app.experiment.metrics import TrialSummary
+from app.experiment.blocks import Blocks, Pair, blocks_of
+from app.experiment.metrics import METRICS, Better, Metric, TrialSummary
+from app.experiment.parity import ParityReport, check_parity
 from app.experiment.plan import TrialPlan
 from app.experiment.records import ResolvedArm
 from app.experiment.resolution import ResolvedExperiment
-from app.experiment.spec import Experiment, SpecModel
+from app.experiment.spec import Experiment
+from app.experiment.verdict import BlockValues, Comparison, DroppedBlock, Method, Verdict
+from app.stats.estimate import Estimate, NoEstimate, to_percent, to_ratio
+from app.stats.holm import holm
+from app.stats.looks import level_per_look
+from app.stats.paired import PairedResult, compare_paired
+from app.stats.power import blocks_needed, detectable_effect
+from app.stats.sign_flip import sign_flip_p
+
+__all__ = ["BlockValues", "Comparison", "DroppedBlock", "Method", "Verdict", "compare", "should_stop_early"]
 
 
-class Verdict(StrEnum):
-    """What a comparison says of the candidate."""
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A comparison but for its verdict, which for secondary metrics depends on all the others."""
 
-    SLOWER = "slower"
-    FASTER = "faster"
-    SAME = "same"
-    INCONCLUSIVE = "inconclusive"
-    CONFOUNDED = "confounded"
+    metric: Metric
+    key: str
+    pair: Pair
+    values: tuple[BlockValues, ...]
+    dropped: tuple[DroppedBlock, ...]
+    result: PairedResult | NoEstimate
+    confounds: tuple[str, ...]
 
-
-class Method(SpecModel):
-    """How estimates and verdicts are made."""
-
-    name: Literal["paired-log-t"] = Field(
-        "paired-log-t", description="docs/method.md describes it.", examples=["paired-log-t"]
-    )
-    version: Literal[1] = Field(1, description="Raised whenever the same values would give another answer.")
-
-
-class BlockValues(SpecModel):
-    """One block's two values: all the comparison is made of."""
-
-    block: int = Field(description="Block, from 0.", examples=[0])
-    baseline: float = Field(description="Value of the baseline's trial, in the metric's unit.", examples=[5761.0])
-    candidate: float = Field(description="Value of the candidate's trial.", examples=[5749.0])
-    baseline_slot: int = Field(description="Slot of the baseline's trial in the order of all trials.", examples=[0])
-    candidate_slot: int = Field(description="Slot of the candidate's trial.", examples=[1])
-    baseline_first: bool = Field(description="Whether the baseline ran before the candidate.")
-
-
-class DroppedBlock(SpecModel):
-    """A block that does not count, and why."""
-
-    block: int = Field(description="Block, from 0.", examples=[3])
-    reason: str = Field(description="Why.", examples=["async failed: the engine died"])
-
-
-class Comparison(SpecModel):
-    """A candidate arm against the baseline arm in one metric, with everything needed to compute it again."""
-
-    metric: str = Field(description="Key of the metric.", examples=["output_throughput"])
-    unit: str = Field(description="Unit of the metric's values.", examples=["tokens/s"])
-    higher_is_better: bool = Field(description="Which way the metric should go.")
-    primary: bool = Field(
-        description="Primary metrics decide. All others are secondary: their p-values are adjusted for how many "
-        "there are in the experiment (Holm)."
-    )
-    baseline: str = Field(description="Arm compared with.", examples=["sync"])
-    candidate: str = Field(description="Arm compared.", examples=["async"])
-    ratio: float | None = Field(description="Candidate over baseline, geometric mean.", examples=[0.998])
-    change_pct: float | None = Field(description="The ratio as a change, percent.", examples=[-0.2])
-    interval_pct: tuple[float, float] | None = Field(
-        description="Interval of `change_pct` with `confidence`, percent.", examples=[[-0.8, 0.4]]
-    )
-    confidence: float = Field(description="Share of such intervals that hold the true change.", examples=[0.95])
-    margin_pct: float = Field(
-        description="Ratios from 1 / (1 + margin) to 1 + margin count as the same, percent.", examples=[2.0]
-    )
-    p_t: float | None = Field(description="Two-sided p-value of no change, by the t distribution.", examples=[0.41])
-    p_holm: float | None = Field(description="`p_t` of a secondary metric, adjusted (Holm).", examples=[0.82])
-    p_sign_flip: float | None = Field(
-        description="Two-sided p-value by the exact sign-flip test; null below 6 pairs.", examples=[0.44]
-    )
-    pairs: int = Field(description="Blocks that count.", examples=[6])
-    blocks: tuple[BlockValues, ...] = Field(description="Their values.")
-    dropped_blocks: tuple[DroppedBlock, ...] = Field(description="Blocks that do not count.")
-    analysis: Literal["paired", "crossover", "narrower"] | None = Field(
-        description="Which interval: of the paired t, of the crossover of the two orders, or the narrower of both at "
-        "a level that pays for the choice.",
-        examples=["narrower"],
-    )
-    sd_pct: float | None = Field(
-        description="Standard deviation of one block's log ratio, in hundredths: the noise, percent.", examples=[0.5]
-    )
-    position_effect_pct: float | None = Field(
-        description="What running second in a block adds to a value, percent; null where it cannot be told.",
-        examples=[0.6],
-    )
-    detectable_effect_pct: float | None = Field(
-        description="Smallest change so many blocks find with 80 % probability, percent.", examples=[0.9]
-    )
-    blocks_needed: int | None = Field(
-        description="For an inconclusive verdict: blocks that would decide with 80 % probability.", examples=[24]
-    )
-    verdict: Verdict = Field(description="What it says of the candidate.", examples=["same"])
-    within_margin: bool = Field(
-        description="Whether the whole interval lies within the margin; with `faster` or `slower` it means: proven, "
-        "but too small to matter."
-    )
-    reasons: tuple[str, ...] = Field(description="Why the verdict is inconclusive or confounded.")
+    @property
+    def p_t(self) -> float | None:
+        return self.result.p_t if isinstance(self.result, PairedResult) else None
 
 
 def compare(
     spec: Experiment,
     resolved: ResolvedExperiment,
-    plan: TrialPlan,
     trials: Sequence[TrialSummary],
     arms: Sequence[ResolvedArm],
+    *,
+    withheld: str | None = None,
 ) -> tuple[Comparison, ...]:
-    raise NotImplementedError
+    """Every candidate against the baseline in every metric both have; primary metrics first.
+
+    `withheld`: why there may be no verdict yet, whatever the blocks say.
+    """
+    drafts = _drafts(resolved, blocks_of(trials), arms, 1 - decision_level(spec))
+    adjusted = holm([None if draft.metric.primary else draft.p_t for draft in drafts])
+    return tuple(_finish(draft, p_holm, spec, withheld) for draft, p_holm in zip(drafts, adjusted, strict=True))
 
 
 def should_stop_early(
@@ -120,6 +63,217 @@ def should_stop_early(
 ) -> bool:
     """Whether the dispatcher may end the experiment after the blocks that are done.
 
-    Only at a look the plan fixes, and when the verdict on `output_throughput` is reached for every candidate.
+    Only at a look the plan fixes, and when the numbers decide `output_throughput` for every candidate.
     """
-    raise NotImplementedError
+    done = {block: by_arm for block, by_arm in blocks_of(trials).items() if set(plan.arms) <= set(by_arm)}
+    if len(done) not in spec.plan.looks or len(done) >= spec.plan.blocks:
+        return False
+    drafts = [
+        draft for draft in _drafts(resolved, done, (), 1 - decision_level(spec)) if draft.key == "output_throughput"
+    ]
+    verdicts = [_verdict(draft, None, spec) for draft in drafts]
+    return bool(verdicts) and Verdict.INCONCLUSIVE not in verdicts
+
+
+def decision_level(spec: Experiment) -> float:
+    """The level of every test: `decision.alpha`, or less where the plan allows to look before the end."""
+    alpha, looks = spec.decision.alpha, spec.plan.looks
+    if not looks:
+        return alpha
+    every = looks if looks[-1] >= spec.plan.blocks else (*looks, spec.plan.blocks)
+    # The level is rounded down to 4 decimals, to 0 for a tiny alpha; Bonferroni's never is.
+    return max(level_per_look(every, alpha), alpha / len(every))
+
+
+# --- numbers -------------------------------------------------------------------------------------------------------
+
+
+def _drafts(
+    resolved: ResolvedExperiment, blocks: Blocks, arms: Sequence[ResolvedArm], confidence: float
+) -> list[_Draft]:
+    baseline = next(arm for arm in resolved.arms if arm.name == resolved.baseline)
+    drafts: list[_Draft] = []
+    for candidate in resolved.arms:
+        if candidate.name == baseline.name:
+            continue
+        pair = Pair.of(blocks, baseline.name, candidate.name)
+        confounds = (*_parity_confounds(check_parity((baseline, candidate), arms)), *pair.confounds(blocks))
+        drafts += [
+            _draft(metric, key, pair, confounds, confidence, ordered=len(resolved.arms) == 2)
+            for metric in METRICS.values()
+            for key in metric.compared_keys
+            if metric.primary or pair.has(key)
+        ]
+    # The sort is stable: within a rank, candidates and metrics keep their order.
+    return sorted(drafts, key=lambda draft: _RANK.get(draft.key, len(_RANK)))
+
+
+_RANK = {"output_throughput": 0, "duration_s": 1}
+
+
+def _parity_confounds(parity: ParityReport) -> Iterator[str]:
+    for difference in parity.undeclared:
+        values = " and ".join(f"{json.dumps(value)} in {arm}" for arm, value in difference.values.items())
+        yield f"{difference.key} is {values}, and no setting says so"
+
+
+def _draft(
+    metric: Metric, key: str, pair: Pair, confounds: tuple[str, ...], confidence: float, *, ordered: bool
+) -> _Draft:
+    values: list[BlockValues] = []
+    dropped = dict(pair.dropped)
+    for block, (ours, theirs) in pair.done.items():
+        before, after = ours.metrics.get(key), theirs.metrics.get(key)
+        if before is None or after is None:
+            lacking = ours if before is None else theirs
+            dropped[block] = f"{lacking.planned.arm} has no {key}: {lacking.missing.get(key, 'not measured')}"
+            continue
+        values.append(
+            BlockValues(
+                block=block,
+                baseline=before,
+                candidate=after,
+                baseline_slot=ours.planned.slot,
+                candidate_slot=theirs.planned.slot,
+                baseline_first=ours.planned.position < theirs.planned.position,
+            )
+        )
+    # More than two arms run in random order, in which a position is luck and not a plan.
+    positions = [1 if one.baseline_first else -1 for one in values] if ordered else None
+    result = compare_paired(
+        [one.baseline for one in values], [one.candidate for one in values], positions, confidence=confidence
+    )
+    if isinstance(result, PairedResult) and result.order_confounded:
+        first = pair.baseline if values[0].baseline_first else pair.candidate
+        confounds = (*confounds, f"{first} ran first in every block that counts, so its place cannot be told from it")
+    return _Draft(
+        metric=metric,
+        key=key,
+        pair=pair,
+        values=tuple(values),
+        dropped=tuple(DroppedBlock(block=block, reason=reason) for block, reason in sorted(dropped.items())),
+        result=result,
+        confounds=confounds,
+    )
+
+
+# --- verdict -------------------------------------------------------------------------------------------------------
+
+
+def _verdict(draft: _Draft, p_holm: float | None, spec: Experiment) -> Verdict:
+    """What the numbers say, whatever confounds them.
+
+    The margin is the same factor both ways, so that neither swapping the arms nor looking at the time instead of the
+    throughput changes the verdict.
+    """
+    if isinstance(draft.result, NoEstimate):
+        return Verdict.INCONCLUSIVE
+    estimate = draft.result.log_ratio
+    if estimate.excludes(0) and (p_holm is None or p_holm < decision_level(spec)):
+        return Verdict.FASTER if (estimate.value > 0) == (draft.metric.better is Better.HIGHER) else Verdict.SLOWER
+    return Verdict.SAME if _within(estimate, spec.decision.margin_pct) else Verdict.INCONCLUSIVE
+
+
+def _within(estimate: Estimate, margin_pct: float) -> bool:
+    margin = math.log1p(margin_pct / 100)
+    return -margin <= estimate.low and estimate.high <= margin
+
+
+def _finish(draft: _Draft, p_holm: float | None, spec: Experiment, withheld: str | None) -> Comparison:
+    level = decision_level(spec)
+    verdict, reasons = _verdict(draft, p_holm, spec), tuple[str, ...]()
+    if draft.confounds:
+        verdict, reasons = Verdict.CONFOUNDED, draft.confounds
+    elif withheld is not None:
+        verdict, reasons = Verdict.INCONCLUSIVE, (withheld,)
+    elif verdict is Verdict.INCONCLUSIVE:
+        reasons = (_why_inconclusive(draft, p_holm, spec),)
+    return Comparison(
+        metric=draft.key,
+        unit=draft.metric.unit,
+        higher_is_better=draft.metric.better is Better.HIGHER,
+        primary=draft.metric.primary,
+        baseline=draft.pair.baseline,
+        candidate=draft.pair.candidate,
+        confidence=1 - level,
+        margin_pct=spec.decision.margin_pct,
+        p_t=draft.p_t,
+        p_holm=p_holm,
+        p_sign_flip=_sign_flip(draft),
+        pairs=len(draft.values),
+        blocks=draft.values,
+        dropped_blocks=draft.dropped,
+        blocks_needed=_blocks_needed(draft, spec) if verdict is Verdict.INCONCLUSIVE and not withheld else None,
+        verdict=verdict,
+        reasons=reasons,
+        **_numbers(draft, level, spec.decision.margin_pct),
+    )
+
+
+def _numbers(draft: _Draft, level: float, margin_pct: float) -> dict[str, Any]:
+    """The fields that need an estimate; None where there is none, or where it is beyond the range of a float."""
+    result = draft.result
+    if isinstance(result, NoEstimate):
+        single = _single_log_ratio(draft.values)
+        return {
+            "ratio": None if single is None else _finite(to_ratio(single)),
+            "change_pct": None if single is None else _finite(to_percent(single)),
+            "interval_pct": None,
+            "analysis": None,
+            "sd_pct": None,
+            "position_effect_pct": None,
+            "detectable_effect_pct": None,
+            "within_margin": False,
+        }
+    change = result.log_ratio.transformed(to_percent)
+    smallest = detectable_effect(result.sd, result.blocks, result.analysis, alpha=level)
+    return {
+        "ratio": _finite(to_ratio(result.log_ratio.value)),
+        "change_pct": _finite(change.value),
+        "interval_pct": (change.low, change.high) if math.isfinite(change.high) else None,
+        "analysis": result.analysis,
+        "sd_pct": 100 * result.sd,
+        "position_effect_pct": None if result.position is None else _finite(to_percent(result.position.value)),
+        "detectable_effect_pct": _finite(to_percent(smallest)),
+        "within_margin": _within(result.log_ratio, margin_pct),
+    }
+
+
+def _single_log_ratio(values: Sequence[BlockValues]) -> float | None:
+    """One block has a ratio, though nothing to say of how sure it is."""
+    if len(values) != 1 or min(values[0].baseline, values[0].candidate) <= 0:
+        return None
+    return math.log(values[0].candidate) - math.log(values[0].baseline)
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def _sign_flip(draft: _Draft) -> float | None:
+    if isinstance(draft.result, NoEstimate):
+        return None
+    return sign_flip_p([math.log(one.candidate) - math.log(one.baseline) for one in draft.values])
+
+
+def _blocks_needed(draft: _Draft, spec: Experiment) -> int | None:
+    """Blocks that find a change as large as the margin; where so many have run, one as large as the estimate."""
+    result, level = draft.result, decision_level(spec)
+    if isinstance(result, NoEstimate):
+        return None
+    for effect in (math.log1p(spec.decision.margin_pct / 100), abs(result.log_ratio.value)):
+        needed = blocks_needed(effect, result.sd, result.analysis, alpha=level) if effect else None
+        if needed is None or needed > result.blocks:
+            return needed
+    return None
+
+
+def _why_inconclusive(draft: _Draft, p_holm: float | None, spec: Experiment) -> str:
+    if isinstance(draft.result, NoEstimate):
+        return draft.result.reason
+    if draft.result.log_ratio.excludes(0):
+        return (
+            f"the interval excludes 0, but this is one of several secondary metrics: adjusted for their number "
+            f"p = {p_holm:.2g} is not below {decision_level(spec):.2g}"
+        )
+    return f"the interval includes 0 and reaches beyond the margin of {spec.decision.margin_pct:g} %"

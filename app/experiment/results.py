@@ -1,22 +1,26 @@
 """The answer: what `GET /v1/experiments/{id}/results` says, and the sentence that sums it up."""
 
-from collections.abc import Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, assert_never
 
 from pydantic import Field, create_model
 
-from app.experiment.comparison import Comparison, Method
-from app.experiment.conditions import ResultWarning
+from app.experiment.blocks import Blocks, blocks_of, fairness_of, succeeded
+from app.experiment.caveats import result_warnings
+from app.experiment.comparison import Comparison, Method, Verdict, compare
+from app.experiment.conditions import ResultWarning, WarningCode
 from app.experiment.fairness import Fairness
-from app.experiment.fingerprint import EnvironmentReport
+from app.experiment.fingerprint import EnvironmentReport, environment_report
 from app.experiment.lifecycle import Failure, Status
-from app.experiment.metrics import METRICS, Kind, Metric, TrialSummary
-from app.experiment.parity import ParityReport
+from app.experiment.metrics import METRICS, STATISTICS, Kind, Metric, TrialSummary
+from app.experiment.parity import ParityReport, check_parity
 from app.experiment.plan import Phase, TrialPlan
 from app.experiment.records import ResolvedArm, TrialState
-from app.experiment.resolution import ResolvedExperiment
+from app.experiment.resolution import ArmSettings, ResolvedExperiment
 from app.experiment.spec import Experiment, SpecModel
+from app.experiment.summary import percent, summary_sentence
+from app.stats.sample import mean, sample_std
 
 __all__ = ["ArmResult", "Distribution", "NoiseFloor", "Results", "Scalar", "TrialReport", "TrialSummary"]
 
@@ -83,6 +87,7 @@ class TrialReport(SpecModel):
     block: int = Field(description="Block, from 0; for warm-ups the round.", examples=[0])
     position: int = Field(description="Place within the block, from 0.", examples=[0])
     arm: str = Field(description="Its arm.", examples=["sync"])
+    fresh_engine: bool = Field(description="Whether the engine was started anew for it.")
     state: TrialState = Field(description="How it ended.")
     started_at: datetime = Field(description="When it began, UTC.", examples=["2026-01-31T12:00:00Z"])
     wall_s: float = Field(description="How long it took altogether, s.", examples=[2.91])
@@ -145,4 +150,107 @@ def build_results(
     workload_sha256: str | None = None,
 ) -> Results:
     """Everything there is to say, from whatever there is: works at every moment of an experiment's life."""
-    raise NotImplementedError
+    blocks = blocks_of(trials)
+    done = sum(all(name in by_arm for name in plan.arms) for by_arm in blocks.values())
+    withheld = _why_withheld(status)
+    comparisons = compare(spec, resolved, trials, arms, withheld=withheld)
+    several = len(resolved.arms) > 1
+    return Results(
+        experiment_id=experiment_id,
+        status=status,
+        complete=status is Status.SUCCEEDED,
+        simulated=resolved.simulated,
+        summary=summary_sentence(
+            resolved,
+            status,
+            comparisons,
+            blocks_done=done,
+            blocks_planned=spec.plan.blocks,
+            failure=failure,
+            withheld=withheld,
+        ),
+        arms=tuple(_arm_result(arm, blocks) for arm in resolved.arms),
+        trials=tuple(_trial_report(trial) for trial in trials),
+        comparisons=comparisons,
+        parity=check_parity(resolved.arms, arms) if several and len(arms) > 1 else None,
+        fairness=fairness_of(blocks, plan.arms) if several and done else None,
+        explanation=None,
+        warnings=(*result_warnings(spec, resolved, plan, status, blocks), *_noise_warnings(comparisons, noise)),
+        failure=failure,
+        environment=environment_report(spec, resolved, arms, workload_sha256=workload_sha256) if arms else None,
+        method=Method(),
+    )
+
+
+def _why_withheld(status: Status) -> str | None:
+    """A verdict is read when the plan says so: whoever stops when the numbers please them finds what they like."""
+    match status:
+        case Status.QUEUED | Status.RUNNING:
+            return "the experiment is not done"
+        case Status.CANCELLED:
+            return "the experiment ended where no plan foresaw it"
+        case Status.SUCCEEDED | Status.FAILED:
+            return None
+        case _:
+            assert_never(status)
+
+
+def _noise_warnings(comparisons: Sequence[Comparison], noise: NoiseFloor | None) -> Iterator[ResultWarning]:
+    for comparison in comparisons:
+        change = comparison.change_pct
+        told = comparison.verdict in {Verdict.SLOWER, Verdict.FASTER} and comparison.primary
+        if noise is not None and told and change is not None and abs(change) <= noise.floor_pct:
+            yield ResultWarning(
+                code=WarningCode.WITHIN_NOISE_FLOOR,
+                detail=f"{comparison.metric} differs by {percent(abs(change))}, but equal arms have differed by "
+                f"{percent(noise.floor_pct)} here ({noise.experiments} experiments).",
+                arm=comparison.candidate,
+            )
+
+
+def _arm_result(arm: ArmSettings, blocks: Blocks) -> ArmResult:
+    own = [by_arm[arm.name] for by_arm in blocks.values() if arm.name in by_arm]
+    counted = sorted((trial for trial in own if succeeded(trial)), key=lambda trial: trial.planned.slot)
+    return ArmResult(
+        name=arm.name,
+        profile=arm.profile,
+        simulated=arm.simulated,
+        trials=len(counted),
+        **{key: _aggregate(metric, counted) for key, metric in METRICS.items()},
+    )
+
+
+def _aggregate(metric: Metric, trials: Sequence[TrialSummary]) -> Scalar | Distribution:
+    reasons = [
+        trial.missing.get(key, "not measured")
+        for trial in trials
+        for key in metric.value_keys
+        if trial.metrics.get(key) is None
+    ]
+    missing = "; ".join(dict.fromkeys(reasons)) or None if trials else "no trial has succeeded"
+    if metric.kind is Kind.DISTRIBUTION:
+        means = {name: mean(_known(trials, f"{metric.key}.{name}")) for name in STATISTICS}
+        return Distribution(**means, missing=missing)
+    known = _known(trials, metric.key)
+    return Scalar(
+        mean=mean(known),
+        std=sample_std(known),
+        per_trial=tuple(trial.metrics.get(metric.key) for trial in trials),
+        missing=missing,
+    )
+
+
+def _known(trials: Sequence[TrialSummary], key: str) -> list[float]:
+    return [value for trial in trials if (value := trial.metrics.get(key)) is not None]
+
+
+def _trial_report(trial: TrialSummary) -> TrialReport:
+    return TrialReport(
+        **trial.planned.model_dump(),
+        state=trial.state,
+        started_at=datetime.fromtimestamp(trial.started_at, UTC),
+        wall_s=trial.wall_s,
+        error=trial.error,
+        metrics=trial.metrics,
+        missing=trial.missing,
+    )

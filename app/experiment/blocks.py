@@ -1,0 +1,86 @@
+"""Trials side by side: comparisons are made inside blocks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.experiment.conditions import unequal_conditions
+from app.experiment.fairness import Fairness, TrialWork, check_fairness
+from app.experiment.metrics import TrialSummary
+from app.experiment.plan import Phase
+from app.experiment.records import TrialState
+
+Blocks = Mapping[int, Mapping[str, TrialSummary]]
+
+
+def blocks_of(trials: Sequence[TrialSummary]) -> Blocks:
+    """The measured trials of the newest attempt: block -> arm -> trial."""
+    newest = max((trial.attempt for trial in trials), default=0)
+    blocks: dict[int, dict[str, TrialSummary]] = {}
+    for trial in trials:
+        if trial.attempt == newest and trial.planned.phase is Phase.MEASURED:
+            blocks.setdefault(trial.planned.block, {})[trial.planned.arm] = trial
+    return {block: blocks[block] for block in sorted(blocks)}
+
+
+def succeeded(trial: TrialSummary) -> bool:
+    """Whether the trial counts."""
+    return trial.state is TrialState.SUCCEEDED
+
+
+def fairness_of(blocks: Blocks, arms: Sequence[str]) -> Fairness:
+    """Whether these arms did the same work, in the blocks that all of them finished."""
+    works: dict[int, dict[str, TrialWork]] = {
+        block: {arm: trial.work for arm, trial in by_arm.items() if trial.work is not None and succeeded(trial)}
+        for block, by_arm in blocks.items()
+    }
+    return check_fairness(works, arms)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two arms' trials, block by block."""
+
+    baseline: str
+    candidate: str
+    done: Mapping[int, tuple[TrialSummary, TrialSummary]]  # block -> trial of the baseline, of the candidate
+    dropped: Mapping[int, str]  # block -> why it does not count
+
+    @classmethod
+    def of(cls, blocks: Blocks, baseline: str, candidate: str) -> "Pair":
+        """A trial that failed takes its whole block with it."""
+        done: dict[int, tuple[TrialSummary, TrialSummary]] = {}
+        dropped: dict[int, str] = {}
+        for block, by_arm in blocks.items():
+            ours, theirs = by_arm.get(baseline), by_arm.get(candidate)
+            if ours is not None and theirs is not None and succeeded(ours) and succeeded(theirs):
+                done[block] = (ours, theirs)
+            elif ours is not None or theirs is not None:
+                dropped[block] = "; ".join(
+                    _why_not(arm, by_arm.get(arm)) for arm in (baseline, candidate) if not _counts(by_arm.get(arm))
+                )
+        return cls(baseline, candidate, done, dropped)
+
+    def has(self, key: str) -> bool:
+        """Whether both arms have any value of a metric."""
+        return all(any(trials[side].metrics.get(key) is not None for trials in self.done.values()) for side in (0, 1))
+
+    def confounds(self, blocks: Blocks) -> list[str]:
+        """Why a difference may come from unequal work or an unequal host."""
+        fairness = fairness_of(blocks, (self.baseline, self.candidate))
+        reasons = [
+            f"{difference.what} differ: "
+            + (", ".join(f"{arm} {value}" for arm, value in difference.values.items()) or "sample by sample")
+            for difference in fairness.differences
+        ]
+        unequal = unequal_conditions(list(self.done.values()))
+        return [*reasons, unequal] if unequal else reasons
+
+
+def _counts(trial: TrialSummary | None) -> bool:
+    return trial is not None and succeeded(trial)
+
+
+def _why_not(arm: str, trial: TrialSummary | None) -> str:
+    if trial is None:
+        return f"{arm} has not run"
+    return f"{arm} failed: {trial.error}" if trial.error else f"{arm} failed"
