@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, exists, func, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, and_, exists, func, literal, select, tuple_
 
 from app.errors import FieldError, InvalidInput, NotFound
 from app.experiment.lifecycle import Failure, Progress, Status
@@ -16,7 +16,7 @@ from app.experiment.spec import Experiment
 from app.store.clock import Moment
 from app.store.engine import Database
 from app.store.ids import ExperimentId
-from app.store.tables import attempts, events, experiment_labels, experiments, is_status
+from app.store.tables import SafeText, attempts, events, experiment_labels, experiments, is_status, storable
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def page(
         conditions.append(c.status.in_(list(status)))
     if name:
         # Both sides are folded by the database: SQLite knows the case of ASCII letters only.
-        conditions.append(func.lower(c.name).like(func.lower(f"%{_escaped(name)}%"), escape="/"))
+        conditions.append(func.lower(c.name).like(func.lower(literal(f"%{_escaped(name)}%", SafeText)), escape="/"))
     if model is not None:
         conditions.append(c.model == model)
     if verdict is not None:
@@ -168,7 +168,11 @@ def page(
 
 def events_after(db: Database, experiment_id: ExperimentId, seq: int = 0) -> tuple[Event, ...]:
     """Changes of status after the event ``seq``, oldest first."""
-    query = select(events).where(events.c.experiment_id == experiment_id, events.c.seq > seq).order_by(events.c.seq)
+    query = (
+        select(events)
+        .where(events.c.experiment_id == experiment_id, events.c.seq > storable(seq))
+        .order_by(events.c.seq)
+    )
     with db.read() as connection:
         return tuple(_event(row) for row in connection.execute(query))
 

@@ -220,3 +220,8 @@ def is_status(status: str) -> ColumnElement[bool]:
     """Whether an experiment is in this status."""
     # Spelled out in the SQL: with a parameter in its place SQLite could not use the partial index.
     return experiments.c.status == literal_column(f"'{status}'")
+
+
+def storable(number: int) -> int:
+    """The nearest number a column of integers can hold; a caller may ask for any, and Postgres refuses larger ones."""
+    return max(-(2**31), min(number, 2**31 - 1))

@@ -8,15 +8,15 @@ from sqlalchemy import ColumnElement, Connection, Row, insert, literal, select
 
 from app.errors import Conflict
 from app.experiment.fairness import TrialWork
+from app.experiment.metrics import TrialSummary
 from app.experiment.plan import Phase, PlannedTrial
 from app.experiment.records import Conditions, HarnessUse, ResolvedArm, TrialResult, TrialState
-from app.experiment.results import TrialSummary
 from app.store.clock import now_us
 from app.store.dialects import insert_or_replace
 from app.store.engine import Database
 from app.store.ids import ExperimentId
 from app.store.lease import Lease, fenced_update
-from app.store.tables import arms, trial_records, trials
+from app.store.tables import arms, storable, trial_records, trials
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,7 +103,10 @@ def arms_of(db: Database, experiment_id: ExperimentId, attempt: int | None = Non
     """Resolved arms of one attempt, or of all; in the order of attempt and name."""
     query = (
         select(arms.c.attempt, arms.c.resolved)
-        .where(arms.c.experiment_id == experiment_id, literal(True) if attempt is None else arms.c.attempt == attempt)
+        .where(
+            arms.c.experiment_id == experiment_id,
+            literal(True) if attempt is None else arms.c.attempt == storable(attempt),
+        )
         .order_by(arms.c.attempt, arms.c.arm)
     )
     with db.read() as connection:
@@ -172,7 +175,7 @@ _ORDER = (trials.c.attempt, trials.c.started_at, trials.c.id)
 
 def _of(experiment_id: ExperimentId, attempt: int | None) -> ColumnElement[bool]:
     of = trials.c.experiment_id == experiment_id
-    return of if attempt is None else of & (trials.c.attempt == attempt)
+    return of if attempt is None else of & (trials.c.attempt == storable(attempt))
 
 
 def _measured(
@@ -182,7 +185,7 @@ def _measured(
     if arm is not None:
         condition &= trials.c.arm == arm
     if slot is not None:
-        condition &= trials.c.slot == slot
+        condition &= trials.c.slot == storable(slot)
     return condition
 
 

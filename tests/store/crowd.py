@@ -1,0 +1,32 @@
+"""Many experiments at once."""
+
+from sqlalchemy import insert, text
+
+from app.store.engine import Database
+from app.store.submission import row_of
+from app.store.tables import experiments
+from tests.builders import a_simulated_spec
+
+
+def crowd_in(db: Database, count: int) -> None:
+    """Queue this many experiments within a second or two, of varied priority and age."""
+    now = db.now()
+    row = row_of(a_simulated_spec(), None, None) | {"created_at": now, "queued_at": now}
+    different = {
+        "id": "lpad(to_hex(n), 16, '0')" if db.is_postgres else "printf('%016x', n)",
+        "priority": "n % 7",
+        "created_at": "created_at + n",
+        "queued_at": "queued_at + n",
+    }
+    columns = [column.name for column in experiments.c]
+    values = [different.get(name, name) for name in columns]
+    copies = text(
+        "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :count) "  # noqa: S608
+        f"INSERT INTO experiments ({', '.join(columns)}) "
+        f"SELECT {', '.join(values)} FROM experiments, numbers WHERE id = :first"
+    )
+    with db.write() as connection:
+        connection.execute(insert(experiments).values(row))
+        if count > 1:
+            connection.execute(copies, {"count": count - 1, "first": row["id"]})
+        connection.execute(text("ANALYZE"))
