@@ -5,7 +5,7 @@ import logging.config
 from typing import Any
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
 
 from app.settings import Settings
 
@@ -37,6 +37,13 @@ def configure_logging(settings: Settings) -> None:
     )
 
 
+def _without_colours(logger: object, method: str, event: EventDict) -> EventDict:
+    """Drop uvicorn's second, coloured copy of its messages."""
+    del logger, method
+    event.pop("color_message", None)
+    return event
+
+
 def _stdlib(renderer: tuple[Processor, ...]) -> dict[str, Any]:
     return {
         "version": 1,
@@ -45,7 +52,7 @@ def _stdlib(renderer: tuple[Processor, ...]) -> dict[str, Any]:
             "ours": {
                 "()": structlog.stdlib.ProcessorFormatter,
                 "foreign_pre_chain": [*_SHARED, structlog.stdlib.ExtraAdder()],
-                "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
+                "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, _without_colours, *renderer],
             }
         },
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "ours"}},

@@ -80,8 +80,7 @@ def _look(db: Database, settings: Settings) -> Ready:
     if alive is None:
         unknown = Part(ok=False, detail="unknown without the database")
         return Ready(status=Readiness.UNAVAILABLE, database=database, workers=unknown, ray=unknown)
-    ray = [worker.info.get("ray") for worker in alive]
-    parts = _workers(alive), _ray(ray)
+    parts = _workers(alive), _ray([worker.info.get("nodes") for worker in alive])
     status = Readiness.READY if all(part.ok for part in parts) else Readiness.DEGRADED
     return Ready(status=status, database=database, workers=parts[0], ray=parts[1])
 
@@ -100,9 +99,10 @@ def _workers(alive: list[workers.Worker]) -> Part:
 
 
 def _ray(reported: list[JsonValue]) -> Part:
+    """Nodes of the clusters that the workers have joined, as each said when it did."""
     if not reported:
         return Part(ok=False, detail="no worker is there to report it")
-    said = [report for report in reported if report is not None]
-    if not said:
-        return Part(ok=False, detail="no worker reports it")
-    return Part(ok=True, detail=f"reported by {len(said)} of {len(reported)} workers", reported=said)
+    nodes = [node for report in reported if isinstance(report, list) for node in report]
+    if not nodes:
+        return Part(ok=False, detail="no worker reports a node")
+    return Part(ok=True, detail=f"{len(nodes)} node{'s' * (len(nodes) > 1)}, as the workers report", reported=nodes)

@@ -13,6 +13,7 @@ from app.store.reaper import Reaper
 
 _log = structlog.get_logger(__name__)
 _FORGET_AFTER_S = 3600.0
+_LEAST_PAUSE_S = 0.1
 
 
 @contextmanager
@@ -43,4 +44,4 @@ def _run(database: Database, lease_s: float, stop: threading.Event) -> None:
             away = True
         except Exception:  # noqa: BLE001 - a later round may succeed, and the service must not lose its reaper
             _log.exception("upkeep failed")
-        stop.wait(lease_s / 3.0)
+        stop.wait(max(_LEAST_PAUSE_S, lease_s / 3.0))

@@ -1,5 +1,6 @@
 """rollout-lab serve"""
 
+import os
 from typing import Annotated
 
 import typer
@@ -33,7 +34,7 @@ def serve(
     try:
         listener = listen(settings.host, settings.port)
     except OSError as error:
-        say(f"error: cannot listen on {settings.host}:{settings.port}: {error.strerror}")
+        say(f"error: cannot listen on {settings.host}:{settings.port}: {os.strerror(error.errno or 0)}")
         say("Is the service running already? `rollout-lab doctor` looks; `--port` takes another port.")
         raise typer.Exit(Exit.TROUBLE) from None
     with listener:

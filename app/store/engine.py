@@ -14,7 +14,7 @@ import psycopg
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, select, text, type_coerce
 from sqlalchemy import exc as sa
 
-from app.errors import DatabaseUnavailable
+from app.errors import Conflict, DatabaseUnavailable
 from app.store.clock import Moment, now_us
 
 if TYPE_CHECKING:
@@ -92,8 +92,9 @@ class Database:
             return connection.execute(select(type_coerce(now_us(), Moment))).scalar_one()
 
     def upgrade(self) -> None:
-        """Bring the schema up to date; several processes may do so at once."""
+        """Bring the schema up to date; several processes may do so at once. Conflict if it is newer than the code."""
         from alembic import command
+        from alembic.migration import MigrationContext
 
         config = _alembic_config()
         with _unavailable(), self._engine.connect() as connection:
@@ -102,6 +103,9 @@ class Database:
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
             else:
                 _prepare_sqlite(connection)
+            revision = MigrationContext.configure(connection).get_current_revision()
+            if revision not in {None, *revisions()}:
+                raise Conflict(f"the database was made by a newer version of this service (schema {revision})")
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
             connection.commit()
