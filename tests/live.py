@@ -1,0 +1,98 @@
+"""The API as a process of its own."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import httpx
+
+from app.server import listen
+from app.settings import Settings
+from app.store.engine import Database
+
+ROOT = Path(__file__).parents[1]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Service:
+    """A running API, and its database."""
+
+    url: str
+    db: Database
+    http: httpx.Client
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """What a child needs to have these settings and no others."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("ROLLOUT_LAB_")}
+    return (
+        kept
+        | {
+            "PYTHONPATH": str(ROOT),
+            "ROLLOUT_LAB_DATA_DIR": str(settings.data_dir),
+            "ROLLOUT_LAB_HOST": settings.host,
+            "ROLLOUT_LAB_PORT": str(settings.port),
+            "ROLLOUT_LAB_MAX_BODY_BYTES": str(settings.max_body_bytes),
+            "ROLLOUT_LAB_LEASE_S": str(settings.lease_s),
+        }
+        | ({"ROLLOUT_LAB_DATABASE_URL": settings.database_url} if settings.database_url else {})
+    )
+
+
+@contextmanager
+def serving(settings: Settings) -> Iterator[Service]:
+    """A process that answers; its log goes to the settings' directory."""
+    db = Database(settings.url)
+    with listen("127.0.0.1", 0) as listener, (settings.data_dir / "server.log").open("wb") as log:
+        fd = listener.fileno()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "app.server", "--fd", str(fd)],
+            env=environment(settings),
+            cwd=settings.data_dir,
+            pass_fds=(fd,),
+            stdout=log,
+            stderr=log,
+        )
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    try:
+        eventually(lambda: httpx.get(f"{url}/healthz", timeout=60.0).is_success)
+        with httpx.Client(base_url=url, timeout=30.0, limits=httpx.Limits(), trust_env=False) as http:
+            yield Service(url, db, http)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(15)
+        finally:
+            process.kill()
+            process.wait()
+            db.dispose()
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def eventually(look: Callable[[], T | None], within_s: float = 60.0) -> T:
+    """What ``look`` finds, once it finds anything; errors of the network are nothing."""
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            found = look()
+        except (httpx.HTTPError, OSError):
+            found = None
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"not within {within_s} s"
+        time.sleep(0.05)
