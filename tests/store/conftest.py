@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.store.engine import Database
+from tests.store.helpers import opened
 from tests.store.postgres import Postgres, running_postgres
 
 
@@ -28,9 +29,8 @@ def postgres_url(postgres: Postgres) -> Iterator[str]:
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A migrated SQLite file to copy from."""
     path = tmp_path_factory.mktemp("template") / "rollout-lab.sqlite"
-    db = Database(f"sqlite:///{path}")
-    db.upgrade()
-    db.dispose()
+    with opened(f"sqlite:///{path}") as db:
+        db.upgrade()
     return path
 
 
@@ -52,6 +52,19 @@ def url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def db(url: str) -> Iterator[Database]:
     """A migrated database, open."""
-    database = Database(url)
-    yield database
-    database.dispose()
+    with opened(url) as database:
+        yield database
+
+
+@pytest.fixture
+def sqlite_db(sqlite_url: str) -> Iterator[Database]:
+    """For what is true of SQLite only."""
+    with opened(sqlite_url) as database:
+        yield database
+
+
+@pytest.fixture
+def postgres_db(postgres_url: str) -> Iterator[Database]:
+    """For what is true of Postgres only."""
+    with opened(postgres_url) as database:
+        yield database

@@ -1,5 +1,7 @@
 """What tests of the store share."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import update
@@ -16,6 +18,16 @@ from tests.builders import a_simulated_spec
 
 LEASE_S = 30.0
 A_FAILURE = Failure(code=FailureCode.ENGINE_DIED, detail="the engine core is gone", arm="sync")
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Database]:
+    """A database, and no connection left open afterwards."""
+    db = Database(url)
+    try:
+        yield db
+    finally:
+        db.dispose()
 
 
 def submit(db: Database, **changes: Any) -> ExperimentId:

@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from app.store.engine import Database
 from app.store.tables import metadata
+from tests.store.helpers import opened
 
 with warnings.catch_warnings():
     # Where there is no login session, it says that it uses another directory for its lock file.
@@ -32,9 +32,8 @@ class Postgres:
                 admin.execute(sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(setting)))
             admin.execute("SELECT pg_reload_conf()")
             admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(_MIGRATED)))
-        migrated = Database(self.url(_MIGRATED))
-        migrated.upgrade()
-        migrated.dispose()
+        with opened(self.url(_MIGRATED)) as migrated:
+            migrated.upgrade()
 
     def url(self, name: str) -> str:
         """SQLAlchemy URL of one database."""

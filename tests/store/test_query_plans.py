@@ -10,7 +10,7 @@ from sqlalchemy import event
 from app.store import experiments, queue
 from app.store.engine import Database
 from tests.store.crowd import crowd_in
-from tests.store.helpers import LEASE_S
+from tests.store.helpers import LEASE_S, opened
 
 QUEUED = 100_000
 
@@ -29,11 +29,10 @@ def db(request: pytest.FixtureRequest) -> Iterator[Database]:
 
 @contextmanager
 def crowded(url: str) -> Iterator[Database]:
-    database = Database(url)
-    database.upgrade()
-    crowd_in(database, QUEUED)
-    yield database
-    database.dispose()
+    with opened(url) as database:
+        database.upgrade()
+        crowd_in(database, QUEUED)
+        yield database
 
 
 def plan(db: Database, act: Callable[[], object]) -> str:

@@ -40,8 +40,10 @@ class PatchyDatabase(Database):
 @pytest.fixture
 def db(url: str) -> Iterator[PatchyDatabase]:
     database = PatchyDatabase(url)
-    yield database
-    database.dispose()
+    try:
+        yield database
+    finally:
+        database.dispose()
 
 
 @pytest.fixture

@@ -1,0 +1,116 @@
+"""The schema's history leads to the schema in the code, on both databases."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import CheckConstraint, Connection, create_engine, inspect, text
+from sqlalchemy.exc import IntegrityError
+
+import migrations
+from app.store.engine import Database
+from app.store.tables import metadata
+from tests.store.helpers import start
+from tests.store.postgres import Postgres
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def connection(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connection]:
+    """An empty database."""
+    if request.param == "sqlite":
+        yield from connect(f"sqlite:///{tmp_path}/empty.sqlite")
+    else:
+        server: Postgres = request.getfixturevalue("postgres")
+        with server.empty() as url:
+            yield from connect(url)
+
+
+def connect(url: str) -> Iterator[Connection]:
+    engine = create_engine(url)
+    try:
+        with engine.connect() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def config_for(connection: Connection | None = None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    config.attributes["connection"] = connection
+    return config
+
+
+def test_there_is_one_head() -> None:
+    assert len(ScriptDirectory.from_config(config_for()).get_heads()) == 1
+
+
+def test_the_migrated_schema_is_the_schema_in_the_code(db: Database) -> None:
+    with db.read() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_constraints_are_the_same_in_the_code_and_in_the_database(db: Database) -> None:
+    """Alembic compares no check constraints."""
+    with db.read() as connection:
+        found = {
+            (table, check["name"])
+            for table in metadata.tables
+            for check in inspect(connection).get_check_constraints(table)
+        }
+    assert found == {
+        (table.name, str(constraint.name))
+        for table in metadata.tables.values()
+        for constraint in table.constraints
+        if isinstance(constraint, CheckConstraint)
+    }
+
+
+def test_every_revision_goes_up_and_down_and_up_again(connection: Connection) -> None:
+    config = config_for(connection)
+    revisions = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()][::-1]
+
+    for revision in revisions:
+        command.upgrade(config, revision)
+        command.downgrade(config, "-1")
+        command.upgrade(config, revision)
+    command.downgrade(config, "base")
+
+    assert inspect(connection).get_table_names() == ["alembic_version"]
+    command.upgrade(config, "head")
+    assert set(inspect(connection).get_table_names()) == {"alembic_version", *metadata.tables}
+
+
+def test_upgrading_again_changes_nothing(db: Database) -> None:
+    lease = start(db)
+
+    db.upgrade()
+
+    with db.read() as connection:
+        assert connection.execute(text("SELECT id FROM experiments")).scalars().all() == [lease.experiment_id]
+
+
+@pytest.mark.parametrize(
+    ("change", "constraint"),
+    [
+        ("status = 'lost'", "ck_experiments_"),
+        ("owner = NULL", "ck_experiments_running_is_owned"),
+        ("lease_expires_at = NULL", "ck_experiments_running_is_owned"),
+        ("status = 'queued'", "ck_experiments_running_is_owned"),
+        ("status = 'failed', owner = NULL, lease_expires_at = NULL", "ck_experiments_terminal_is_finished"),
+        ("finished_at = 1", "ck_experiments_terminal_is_finished"),
+        ("attempt = 0", "ck_experiments_attempt"),
+        ("idempotency_key = 'a'", "ck_experiments_idempotent_request"),
+        ("retry_of = 'nobody'", "(?i)foreign.key"),
+    ],
+)
+def test_the_database_itself_refuses_nonsense(db: Database, change: str, constraint: str) -> None:
+    start(db)
+
+    with pytest.raises(IntegrityError, match=constraint), db.write() as connection:
+        connection.execute(text(f"UPDATE experiments SET {change}"))  # noqa: S608
