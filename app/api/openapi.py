@@ -50,8 +50,19 @@ def _described(app: FastAPI) -> dict[str, Any]:
     for model in (Experiment, Problem):
         schema = model.model_json_schema(ref_template=_REF)
         schemas |= schema.pop("$defs", {}) | {model.__name__: schema}
+    _leave_out_fastapis_own_errors(document)
     document["components"]["schemas"] = dict(sorted(schemas.items()))
     return document
+
+
+def _leave_out_fastapis_own_errors(document: dict[str, Any]) -> None:
+    """It adds them to every route with a parameter; a route that can answer 422 says so itself, as a problem."""
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            if "application/json" in operation["responses"].get("422", {}).get("content", {}):
+                del operation["responses"]["422"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(name, None)
 
 
 def main() -> None:

@@ -69,11 +69,17 @@ class Links(BaseModel):
     """Where to go from here."""
 
     self: str = Field(description="The experiment.", examples=["/v1/experiments/0f8e5c1d2b3a4956"])
-    events: str = Field(description="Its history, or a live stream.")
-    results: str = Field(description="Its results, partial while it runs.")
-    requests: str = Field(description="Its request records.")
-    timeline: str = Field(description="Its engines' sampled state.")
-    cancel: str = Field(description="POST here to cancel it.")
+    events: str = Field(
+        description="Its history, or a live stream.", examples=["/v1/experiments/0f8e5c1d2b3a4956/events"]
+    )
+    results: str = Field(
+        description="Its results, partial while it runs.", examples=["/v1/experiments/0f8e5c1d2b3a4956/results"]
+    )
+    requests: str = Field(description="Its request records.", examples=["/v1/experiments/0f8e5c1d2b3a4956/requests"])
+    timeline: str = Field(
+        description="Its engines' sampled state.", examples=["/v1/experiments/0f8e5c1d2b3a4956/timeline"]
+    )
+    cancel: str = Field(description="POST here to cancel it.", examples=["/v1/experiments/0f8e5c1d2b3a4956/cancel"])
     page: str = Field(description="The page for people.", examples=["/experiments/0f8e5c1d2b3a4956"])
 
 
