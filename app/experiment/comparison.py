@@ -23,6 +23,8 @@ from app.stats.sign_flip import sign_flip_p
 
 __all__ = ["BlockValues", "Comparison", "DroppedBlock", "Method", "Verdict", "compare", "should_stop_early"]
 
+LEAST_LEVEL = 1e-4
+
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
@@ -226,7 +228,6 @@ def _numbers(draft: _Draft, level: float, margin_pct: float) -> dict[str, Any]:
             "within_margin": False,
         }
     change = result.log_ratio.transformed(to_percent)
-    smallest = detectable_effect(result.sd, result.blocks, result.analysis, alpha=level)
     return {
         "ratio": _finite(to_ratio(result.log_ratio.value)),
         "change_pct": _finite(change.value),
@@ -234,9 +235,15 @@ def _numbers(draft: _Draft, level: float, margin_pct: float) -> dict[str, Any]:
         "analysis": result.analysis,
         "sd_pct": 100 * result.sd,
         "position_effect_pct": None if result.position is None else _finite(to_percent(result.position.value)),
-        "detectable_effect_pct": _finite(to_percent(smallest)),
+        "detectable_effect_pct": _detectable_pct(result, level),
         "within_margin": _within(result.log_ratio, margin_pct),
     }
+
+
+def _detectable_pct(result: PairedResult, level: float) -> float | None:
+    if result.df < 2 and level < LEAST_LEVEL:
+        return None  # thousands of standard deviations: nobody asks, and the noncentral t does not know
+    return _finite(to_percent(detectable_effect(result.sd, result.blocks, result.analysis, alpha=level)))
 
 
 def _single_log_ratio(values: Sequence[BlockValues]) -> float | None:
