@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from sqlalchemy import Connection, Engine, create_engine, event, make_url, select, text, type_coerce
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, select, text, type_coerce
 from sqlalchemy import exc as sa
 
-from app.errors import Conflict, DatabaseUnavailable
+from app.errors import Conflict, DatabaseUnavailable, InvalidInput
 from app.store.clock import Moment, now_us
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Database:
     """Connections to one database. Transactions are short; a failure to connect is DatabaseUnavailable."""
 
     def __init__(self, url: str) -> None:
-        self.url = make_url(url)
+        self.url = _parsed(url)
         self._engine = _postgres(url) if self.is_postgres else _sqlite(url)
         self._reader = self._engine
         self._writer = self._engine.execution_options(**{_WRITES: True})
@@ -135,6 +135,16 @@ def revisions() -> tuple[str, ...]:
     from alembic.script import ScriptDirectory
 
     return tuple(script.revision for script in ScriptDirectory.from_config(_alembic_config()).walk_revisions())
+
+
+def _parsed(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except sa.ArgumentError:
+        raise InvalidInput("the database URL is not a SQLAlchemy URL") from None  # it may hold a password
+    if parsed.get_backend_name() not in {"sqlite", "postgresql"}:
+        raise InvalidInput(f"no {parsed.get_backend_name()} here: the database is SQLite or Postgres")
+    return parsed
 
 
 def _postgres(url: str) -> Engine:

@@ -1,35 +1,41 @@
 """Who takes expired leases away, and when not to."""
 
-import time
-from collections.abc import Callable
+from datetime import datetime, timedelta
 
 from app.errors import DatabaseUnavailable
 from app.store.engine import Database
 from app.store.ids import ExperimentId
 from app.store.queue import reap
 
+_LONGEST_PAUSE_S = 5.0  # between two calls, where leases are even shorter
+
 
 class Reaper:
-    """Reaps only after it has reached the database for a whole lease without a gap.
+    """Reaps only after it has watched the database's clock run for a whole lease without a gap.
 
-    While the database is away no worker can send a heartbeat, and all leases run out together. So after an outage,
-    and at the start, since it may follow one, workers get the time to send their next heartbeat first.
+    While the database is away no worker can send a heartbeat, and all leases run out together; likewise when the
+    host was asleep, or when its clock was set. So after a gap, and at the start, since that may follow one, workers get
+    the time to send their next heartbeat first. Call it at least three times per lease.
     """
 
-    def __init__(self, db: Database, lease_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, db: Database, lease_s: float) -> None:
         self._db = db
-        self._lease_s = lease_s
-        self._clock = clock
-        self._reachable_since: float | None = None
+        self._lease = timedelta(seconds=lease_s)
+        self._longest_pause = timedelta(seconds=max(lease_s, _LONGEST_PAUSE_S))
+        self._watching_since: datetime | None = None
+        self._last_seen: datetime | None = None
 
     def reap(self) -> tuple[ExperimentId, ...]:
-        """Experiments whose attempt was taken from a lost worker; call it often. Raises DatabaseUnavailable."""
+        """Experiments whose attempt was taken from a lost worker. Raises DatabaseUnavailable."""
         try:
-            if self._reachable_since is None or self._clock() - self._reachable_since < self._lease_s:
-                self._db.now()
-                self._reachable_since = self._reachable_since or self._clock()
-                return ()
-            return reap(self._db)
+            now = self._db.now()
+            if self._watching_since is None or self._is_gap(now):
+                self._watching_since = now
+            self._last_seen = now
+            return reap(self._db) if now - self._watching_since >= self._lease else ()
         except DatabaseUnavailable:
-            self._reachable_since = None
+            self._watching_since = None
             raise
+
+    def _is_gap(self, now: datetime) -> bool:
+        return self._last_seen is None or not timedelta(0) <= now - self._last_seen <= self._longest_pause

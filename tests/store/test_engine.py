@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import exc, insert, select, text
 
-from app.errors import Conflict, DatabaseUnavailable
+from app.errors import Conflict, DatabaseUnavailable, InvalidInput
 from app.store import experiments, queue
 from app.store.engine import Database, Health, revisions
 from app.store.tables import workers
@@ -122,6 +122,16 @@ def test_no_free_connection_is_an_outage(db: Database, monkeypatch: pytest.Monke
 
     for connection in held:
         connection.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["", "rollout-lab.sqlite", "mysql://root:secret@host/db", "postgresql+psycopg://:secret@[h"]
+)
+def test_other_databases_are_refused_without_telling_secrets(url: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Database(url)
+
+    assert "secret" not in refused.value.detail
 
 
 # --- SQLite --------------------------------------------------------------------------------------------------------
