@@ -1,6 +1,7 @@
 """Small complete objects; a test names only what it is about."""
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 from app.experiment.fairness import TrialWork
@@ -145,7 +146,7 @@ def a_trial(
     return TrialSummary(**(fields | changes))
 
 
-def a_resolved_arm(arm: str = "sync", config: dict[str, object] | None = None, **changes: Any) -> ResolvedArm:
+def a_resolved_arm(arm: str = "sync", config: Mapping[str, object] | None = None, **changes: Any) -> ResolvedArm:
     """What an engine turned out to be."""
     fields: dict[str, Any] = {
         "config": {"driver.api": "llm", "engine.scheduler_config.max_num_seqs": 256} if config is None else config,

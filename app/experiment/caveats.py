@@ -35,7 +35,7 @@ def _of_the_plan(spec: Experiment, resolved: ResolvedExperiment, status: Status,
         yield ResultWarning(
             code=WarningCode.NO_WARMUP, detail="No trial was run to warm up: the first of every engine counts."
         )
-    if status is Status.SUCCEEDED and done < spec.plan.blocks:
+    if status is Status.SUCCEEDED and spec.plan.looks and done < spec.plan.blocks:
         yield ResultWarning(
             code=WarningCode.STOPPED_EARLY,
             detail=f"Ended after {done} of {spec.plan.blocks} blocks, at a look the plan allows.",

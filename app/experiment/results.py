@@ -133,7 +133,7 @@ class Results(SpecModel):
     warnings: tuple[ResultWarning, ...] = Field(description="What limits the meaning of the results.")
     failure: Failure | None = Field(None, description="Why the experiment failed.")
     environment: EnvironmentReport | None = Field(description="Where it ran; null before an engine has started.")
-    method: Method = Field(Method(), description="How estimates and verdicts are made.")
+    method: Method = Field(description="Method behind every estimate and verdict.")
 
 
 def build_results(
