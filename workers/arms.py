@@ -17,7 +17,7 @@ from ray.actor import ActorHandle
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 
 from app.errors import Cancelled, Draining, EngineDied, EngineStartFailed, ExperimentFailure
-from app.experiment.records import ResolvedArm
+from app.experiment.records import Conditions, ResolvedArm
 from app.experiment.resolution import ArmSettings
 from app.experiment.spec import Driver as DriverSettings
 from workers import processes
@@ -86,6 +86,8 @@ class ArmActor:
         def run() -> TrialOutcome:
             if reset_prefix_cache and not self._driver.reset_prefix_cache():
                 raise EngineDied("the engine refused to reset its prefix cache: requests are still running")
+            if self._settings.simulated:
+                return TrialOutcome(self._driver.rollout(batch, settings), Conditions())
             self._meter.begin()
             rollout = self._driver.rollout(batch, settings)
             return TrialOutcome(rollout, self._meter.end())

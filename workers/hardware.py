@@ -14,6 +14,7 @@ import psutil
 
 from app.experiment.records import Conditions
 
+_SHORTEST_READABLE_S = 0.5  # the kernel counts CPU time in ticks of 10 ms
 # Clock-event reasons that mean the GPU was held back; idling and a user's own clock setting do not.
 _THROTTLED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80  # power cap, hardware slowdown, thermal (software, hardware), power brake
 
@@ -71,7 +72,6 @@ class ConditionsMeter:
         """Read the host again and say what happened in between."""
         before, after = self._before, self._reading()
         elapsed = max(after.at_s - before.at_s, 1e-9)
-        others_s = (after.host_cpu_s - before.host_cpu_s) - (after.tree_cpu_s - before.tree_cpu_s)
         energy = None
         if before.energy_j is not None and after.energy_j is not None:
             energy = after.energy_j - before.energy_j
@@ -79,7 +79,7 @@ class ConditionsMeter:
         return Conditions(
             load_before=before.load,
             load_after=after.load,
-            other_cpu_pct=max(0.0, 100.0 * others_s / (elapsed * (psutil.cpu_count() or 1))),
+            other_cpu_pct=_others_cpu_pct(before, after),
             energy_j=energy,
             power_w=None if energy is None else energy / elapsed,
             **gpu,
@@ -116,6 +116,15 @@ class ConditionsMeter:
             "memory_used_mib": nvml.nvmlDeviceGetMemoryInfo(gpu).used / 2**20,
             "throttled": None if reasons is None else bool(int(reasons) & _THROTTLED),
         }
+
+
+def _others_cpu_pct(before: _Reading, after: _Reading) -> float | None:
+    """CPU that other processes took, of all cores; None for a trial too short for the kernel's 10 ms ticks."""
+    elapsed = after.at_s - before.at_s
+    if elapsed < _SHORTEST_READABLE_S:
+        return None
+    others_s = (after.host_cpu_s - before.host_cpu_s) - (after.tree_cpu_s - before.tree_cpu_s)
+    return max(0.0, 100.0 * others_s / (elapsed * (psutil.cpu_count() or 1)))
 
 
 def gpu_indices(visible_devices: str | None) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal
 
 import numpy as np
@@ -67,22 +68,19 @@ class Fairness(SpecModel):
 
 def work_of(records: Sequence[RequestRecord]) -> TrialWork:
     """What a trial did, independent of the order of its records."""
-    ordered = sorted(records, key=lambda record: (record.prompt_index, record.sample_index, record.turn))
-    cached = [record.cached_tokens for record in ordered]
-    known = [tokens for tokens in cached if tokens is not None]
-    shape = hashlib.sha256()
-    for record in ordered:
-        shape.update(
-            f"{record.prompt_index} {record.sample_index} {record.turn} {record.prompt_tokens} "
-            f"{record.output_tokens} {record.finish_reason}\n".encode()
-        )
+    ordered = sorted(records, key=attrgetter("prompt_index", "sample_index", "turn"))
+    shape = "\n".join(
+        f"{record.prompt_index} {record.sample_index} {record.turn} {record.prompt_tokens} "
+        f"{record.output_tokens} {record.finish_reason}"
+        for record in ordered
+    )
     return TrialWork(
         samples=len(ordered),
         prompt_tokens=sum(record.prompt_tokens for record in ordered),
         output_tokens=sum(record.output_tokens for record in ordered),
-        cached_tokens=sum(known) if len(known) == len(cached) else None,
+        cached_tokens=_sum_if_known([record.cached_tokens for record in ordered]),
         finish_reasons=dict(sorted(Counter(record.finish_reason or "unknown" for record in ordered).items())),
-        shape_sha256=shape.hexdigest(),
+        shape_sha256=hashlib.sha256(shape.encode()).hexdigest(),
         output_hashes=b"".join(bytes.fromhex(record.output_sha256)[:8] for record in ordered),
     )
 

@@ -1,0 +1,130 @@
+"""The whole service as its user starts it: `rollout-lab serve`, with its worker, its Ray and its engines."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from app.settings import Settings
+from tests.live import environment, eventually, free_port
+from workers.processes import WORKER_MARK, marked
+
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A running service."""
+
+    http: httpx.Client
+    url: str
+    data_dir: Path
+    log: Path
+
+    def submit(self, **spec: Any) -> str:
+        """Queue an experiment; its id."""
+        response = self.http.post("/v1/experiments", json=spec)
+        assert response.status_code == 201, response.text
+        found: str = response.json()["id"]
+        return found
+
+    def experiment(self, experiment_id: str) -> dict[str, Any]:
+        """What the service says of it."""
+        found: dict[str, Any] = self.http.get(f"/v1/experiments/{experiment_id}").json()
+        return found
+
+    def results(self, experiment_id: str) -> dict[str, Any]:
+        """Its results so far."""
+        found: dict[str, Any] = self.http.get(f"/v1/experiments/{experiment_id}/results").json()
+        return found
+
+    def ended(self, experiment_id: str, within_s: float = 240.0) -> dict[str, Any]:
+        """The experiment, once it has ended."""
+
+        def look() -> dict[str, Any] | None:
+            experiment = self.experiment(experiment_id)
+            return experiment if experiment["status"] in ("succeeded", "failed", "cancelled") else None
+
+        return eventually(look, within_s)
+
+    def measuring(self, experiment_id: str, trials_done: int = 0, within_s: float = 240.0) -> dict[str, Any]:
+        """The experiment, while it measures and has finished so many trials."""
+
+        def look() -> dict[str, Any] | None:
+            experiment = self.experiment(experiment_id)
+            assert experiment["status"] in ("queued", "running"), experiment
+            progress = experiment["progress"]
+            return (
+                experiment
+                if progress and (progress["step"], progress["trials_done"]) >= ("measuring", trials_done)
+                else None
+            )
+
+        return eventually(look, within_s)
+
+    def worker(self) -> psutil.Process:
+        """The worker's process, once there is one."""
+
+        def look() -> psutil.Process | None:
+            workers = self.http.get("/v1/workers").json()["items"]
+            living = [worker["pid"] for worker in workers if psutil.pid_exists(worker["pid"])]
+            return psutil.Process(living[-1]) if living else None
+
+        return eventually(look)
+
+
+@contextmanager
+def running_lab(data_dir: Path, lease_s: float = 6.0) -> Iterator[Lab]:
+    """`rollout-lab serve` on SQLite; everything it started is gone afterwards."""
+    settings = Settings(data_dir=data_dir, port=free_port(), lease_s=lease_s)
+    log = data_dir / "serve.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "app.cli", "serve"],
+            env=environment(settings) | OFFLINE,
+            cwd=data_dir,
+            stdout=out,
+            stderr=out,
+        )
+    url = f"http://127.0.0.1:{settings.port}"
+    try:
+        eventually(lambda: httpx.get(f"{url}/readyz", timeout=60.0).json()["status"] == "ready", 120.0)
+        with httpx.Client(base_url=url, timeout=60.0, trust_env=False) as http:
+            yield Lab(http, url, data_dir, log)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(45)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def engine_processes(title: str = "") -> tuple[psutil.Process, ...]:
+    """Processes of engines on this host: `VLLM::EngineCore`, `VLLM::Worker`, or all."""
+    return tuple(process for process in marked(WORKER_MARK, lambda _: True) if title in _title(process))
+
+
+def no_engine_is_left(within_s: float = 20.0) -> bool:
+    """Whether every process of every engine ends in time."""
+    deadline = time.monotonic() + within_s
+    while engine_processes():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def _title(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
