@@ -61,8 +61,10 @@ class Pair:
         return cls(baseline, candidate, done, dropped)
 
     def has(self, key: str) -> bool:
-        """Whether both arms have any value of a metric."""
-        return all(any(trials[side].metrics.get(key) is not None for trials in self.done.values()) for side in (0, 1))
+        """Whether both arms have values of a metric, and not all of them 0."""
+        sides = [[trials[side].metrics.get(key) for trials in self.done.values()] for side in (0, 1)]
+        known = [{value for value in side if value is not None} for side in sides]
+        return all(known) and known != [{0.0}, {0.0}]
 
     def confounds(self, blocks: Blocks) -> list[str]:
         """Why a difference may come from unequal work or an unequal host."""

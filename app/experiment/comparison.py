@@ -140,11 +140,7 @@ def _draft(
                 baseline_first=ours.planned.position < theirs.planned.position,
             )
         )
-    # More than two arms run in random order, in which a position is luck and not a plan.
-    positions = [1 if one.baseline_first else -1 for one in values] if ordered else None
-    result = compare_paired(
-        [one.baseline for one in values], [one.candidate for one in values], positions, confidence=confidence
-    )
+    result = _estimate(values, pair, confidence, ordered=ordered)
     if isinstance(result, PairedResult) and result.order_confounded:
         first = pair.baseline if values[0].baseline_first else pair.candidate
         confounds = (*confounds, f"{first} ran first in every block that counts, so its place cannot be told from it")
@@ -156,6 +152,20 @@ def _draft(
         dropped=tuple(DroppedBlock(block=block, reason=reason) for block, reason in sorted(dropped.items())),
         result=result,
         confounds=confounds,
+    )
+
+
+def _estimate(
+    values: Sequence[BlockValues], pair: Pair, confidence: float, *, ordered: bool
+) -> PairedResult | NoEstimate:
+    for one in values:
+        for arm, value in ((pair.baseline, one.baseline), (pair.candidate, one.candidate)):
+            if value <= 0:
+                return NoEstimate(f"{arm} has {value:g} in block {one.block}, and a ratio needs values above 0")
+    # More than two arms run in random order, in which a position is luck and not a plan.
+    positions = [1 if one.baseline_first else -1 for one in values] if ordered else None
+    return compare_paired(
+        [one.baseline for one in values], [one.candidate for one in values], positions, confidence=confidence
     )
 
 

@@ -133,9 +133,14 @@ def test_two_noisy_blocks_do_not_overflow() -> None:
 
 def test_a_value_of_0_has_no_ratio() -> None:
     trials = trials_of(SAME_SPEED, SAME_SPEED, metrics={"preemptions": 0.0})
+    trials[4] = a_trial("sync", 2, 0, metrics={"preemptions": 3.0})
     comparison = compared(trials)["preemptions"]
     assert comparison.verdict is Verdict.INCONCLUSIVE
-    assert "a ratio needs values above 0" in comparison.reasons[0]
+    assert comparison.reasons == ("sync has 0 in block 0, and a ratio needs values above 0",)
+
+
+def test_a_metric_that_is_0_throughout_is_not_compared() -> None:
+    assert "preemptions" not in compared(trials_of(SAME_SPEED, SAME_SPEED, metrics={"preemptions": 0.0}))
 
 
 # --- blocks --------------------------------------------------------------------------------------------------------
