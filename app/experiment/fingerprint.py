@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 
 from pydantic import Field, JsonValue
 
@@ -10,8 +11,15 @@ from app.experiment.records import ResolvedArm
 from app.experiment.resolution import ResolvedExperiment
 from app.experiment.spec import Experiment, SpecModel
 
-# Which GPU of several like ones, and paths: where an engine ran, not how.
-_NOT_IDENTITY = ("CUDA_VISIBLE_DEVICES", "VLLM_CACHE_ROOT", "VLLM_CONFIG_ROOT", "VLLM_HOST_IP", "VLLM_PORT")
+# Where an engine ran, not how: which GPU of several like ones, addresses, directories, random ids.
+_NOT_IDENTITY = (
+    "env.CUDA_VISIBLE_DEVICES",
+    "env.VLLM_DIST_IDENT",
+    "env.VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME",
+    "env.*_IP",
+    "env.*_PORT",
+    "env.*_ROOT",
+)
 
 
 class EnvironmentReport(SpecModel):
@@ -107,14 +115,12 @@ def gpus_of(arm: ResolvedArm) -> int:
 
 
 def _engine(arm: ResolvedArm) -> dict[str, JsonValue]:
-    environment = {key: value for key, value in arm.config.items() if key.startswith("env.")}
-    return {
-        "hardware": _plain(arm.hardware),
-        "versions": dict(arm.versions),
-        "environment": {
-            key: value for key, value in _plain(environment).items() if key.removeprefix("env.") not in _NOT_IDENTITY
-        },
+    environment = {
+        key: value
+        for key, value in arm.config.items()
+        if key.startswith("env.") and not any(fnmatchcase(key, pattern) for pattern in _NOT_IDENTITY)
     }
+    return {"hardware": _plain(arm.hardware), "versions": dict(arm.versions), "environment": _plain(environment)}
 
 
 def _joined(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:

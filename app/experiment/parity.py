@@ -44,6 +44,8 @@ IGNORED = (
     "engine.compilation_config.local_cache_dir",
     "engine.compilation_config.*compilation_time",
     "engine.compilation_config.static_all_moe_layers",
+    "env.VLLM_DIST_IDENT",
+    "env.VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME",
 )
 
 # What the engine measures while it starts. Free memory is never quite the same twice, so these may differ by 1 %.

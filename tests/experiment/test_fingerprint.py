@@ -83,7 +83,12 @@ def test_hardware_software_and_environment_are_part_of_it() -> None:
 
 
 def test_where_on_the_host_an_engine_ran_is_no_part_of_it() -> None:
-    there = {"env.OMP_NUM_THREADS": "1", "env.CUDA_VISIBLE_DEVICES": "3"}
+    there = {
+        "env.OMP_NUM_THREADS": "1",
+        "env.CUDA_VISIBLE_DEVICES": "3",
+        "env.VLLM_DIST_IDENT": "vllm_dist_e7b264c4",
+        "env.VLLM_PORT": "4711",
+    }
     assert print_of(arms=[a_resolved_arm(arm.arm, there, hardware=HARDWARE) for arm in engines()]) == print_of()
 
 

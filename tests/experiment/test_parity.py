@@ -75,6 +75,7 @@ def test_versions_and_hardware_are_compared() -> None:
         "engine.parallel_config.master_addr",
         "engine.cache_config.hash_block_size",
         "engine.compilation_config.static_forward_context.model.layers.0.self_attn.attn",
+        "env.VLLM_DIST_IDENT",
     ],
 )
 def test_ids_addresses_and_what_only_the_models_process_knows_are_ignored(key: str) -> None:
