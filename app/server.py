@@ -8,15 +8,9 @@ import uvicorn
 from app.logging import configure_logging
 from app.main import create_app
 from app.settings import Settings
+from app.supervisor import listen
 
-BACKLOG = 2048
 GRACE_S = 5
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that takes connections, whether or not anybody answers them yet."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=BACKLOG)
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ from app.settings import Settings
 
 _log = structlog.get_logger(__name__)
 
+BACKLOG = 2048
 WORKER_DRAIN_S = 30.0
 API_DRAIN_S = 10.0
 _LOOK_EVERY_S = 0.2
@@ -32,6 +33,12 @@ _LONGEST_PAUSE_S = 30.0
 _STABLE_AFTER_S = 60.0
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections, whether or not anybody answers them yet."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=BACKLOG)
 
 
 @dataclass(slots=True)
@@ -111,6 +118,7 @@ class Supervisor:
             for child in self._children:
                 child.tend(time.monotonic())
             self._stop.wait(_LOOK_EVERY_S)
+        _log.info("stopping")
         for child in reversed(self._children):
             child.stop(self._hurry)
 

@@ -14,9 +14,9 @@ from typing import TypeVar
 
 import httpx
 
-from app.server import listen
 from app.settings import Settings
 from app.store.engine import Database
+from app.supervisor import listen
 
 ROOT = Path(__file__).parents[1]
 T = TypeVar("T")

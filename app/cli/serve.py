@@ -24,9 +24,7 @@ def serve(
 ) -> None:
     """Run the service until Ctrl-C: the API and one worker, each restarted when it dies."""
     from app.logging import configure_logging
-    from app.server import listen
-    from app.store.engine import Database
-    from app.supervisor import Supervisor, children
+    from app.supervisor import Supervisor, children, listen
 
     given = {key: value for key, value in (("host", host), ("port", port)) if value is not None}
     settings = Settings().model_copy(update=given)
@@ -39,9 +37,15 @@ def serve(
         raise typer.Exit(Exit.TROUBLE) from None
     with listener:
         if migrate:
-            database = Database(settings.url)
-            database.upgrade()
-            database.dispose()
+            _migrate(settings.url)
         url = service_url(f"http://{settings.host}:{settings.port}")
         say(f"Rollout Lab on {url} (Ctrl-C stops it)")
         Supervisor(children(settings, listener, worker_command if worker else None)).run()
+
+
+def _migrate(url: str) -> None:
+    from app.store.engine import Database
+
+    database = Database(url)
+    database.upgrade()
+    database.dispose()
