@@ -66,7 +66,8 @@ class Lines(AbstractContextManager["Lines"]):
 
     def show(self, experiment: Object) -> None:
         """Print what is new; the remaining time alone is not."""
-        key = describe(experiment | {"progress": (experiment["progress"] or {}) | {"eta_s": None} or None})
+        progress = experiment["progress"]
+        key = describe(experiment | {"progress": None if progress is None else progress | {"eta_s": None}})
         if key != self._last:
             self._last = key
             self.note(describe(experiment))

@@ -49,12 +49,14 @@ def print_results(console: Console, results: Object, page: str) -> None:
         console.print("[bold]SIMULATED[/bold]: timings come from the spec, not from an engine.")
     if any(arm["trials"] for arm in results["arms"]):
         console.print(arm_table(results["arms"]))
-    if results["comparisons"]:
-        console.print(comparison_table(results["comparisons"]))
+    for (candidate, baseline), found in _pairs(results["comparisons"]).items():
+        console.print(f"[bold]{escape(candidate)}[/bold] against [bold]{escape(baseline)}[/bold]")
+        console.print(comparison_table(found))
+    whole = not console.is_terminal  # a line that a script looks for is not cut in two
     for remark in remarks(results):
-        console.print(f"- {escape(remark)}")
+        console.print(f"- {escape(remark)}", soft_wrap=whole)
     console.print()
-    console.print(f"[bold]{escape(results['summary'])}[/bold]")
+    console.print(f"[bold]{escape(results['summary'])}[/bold]", soft_wrap=whole)
     console.print(page, soft_wrap=True)
 
 
@@ -72,9 +74,9 @@ def arm_table(arms: Iterable[Object]) -> Table:
     return table
 
 
-def comparison_table(comparisons: Sequence[Object]) -> Table:
-    """One row per comparison that found anything."""
-    table = _table("metric", "compared", "change", "interval", "blocks", "verdict")
+def comparison_table(comparisons: Iterable[Object]) -> Table:
+    """One row per metric that can be compared."""
+    table = _table("metric", "change", "interval", "blocks", "verdict")
     for found in comparisons:
         if found["change_pct"] is None and not found["primary"]:
             continue
@@ -82,14 +84,20 @@ def comparison_table(comparisons: Sequence[Object]) -> Table:
         style = _VERDICT_STYLES.get(found["verdict"], "")
         verdict = found["verdict"] + (", within the margin" if _is_small(found) else "")
         table.add_row(
-            escape(found["metric"]) + ("" if found["primary"] else " [dim](secondary)[/dim]"),
-            escape(f"{found['candidate']} against {found['baseline']}"),
+            f"[bold]{escape(found['metric'])}[/bold] (primary)" if found["primary"] else escape(found["metric"]),
             percent(found["change_pct"]),
             f"{percent(interval[0])} to {percent(interval[1])}" if interval else NOTHING,
             str(found["pairs"]),
             f"[{style}]{verdict}[/{style}]" if style else verdict,
         )
     return table
+
+
+def _pairs(comparisons: Iterable[Object]) -> dict[tuple[str, str], list[Object]]:
+    pairs: dict[tuple[str, str], list[Object]] = {}
+    for found in comparisons:
+        pairs.setdefault((found["candidate"], found["baseline"]), []).append(found)
+    return pairs
 
 
 def experiment_table(experiments: Iterable[Object]) -> Table:
@@ -111,23 +119,35 @@ def experiment_table(experiments: Iterable[Object]) -> Table:
 
 
 def remarks(results: Object) -> list[str]:
-    """What limits the comparison: parity, fairness, dropped blocks, warnings."""
+    """What limits the comparison: parity, fairness, reasons of verdicts, warnings."""
     return [
         *_parity(results["parity"]),
         *_fairness(results["fairness"]),
-        *dict.fromkeys(
-            f"{found['candidate']}: {reason}" for found in results["comparisons"] for reason in found["reasons"]
-        ),
+        *_reasons(results["comparisons"]),
         *(f"{'' if not w['arm'] else w['arm'] + ': '}{w['detail']}" for w in results["warnings"]),
+    ]
+
+
+def _reasons(comparisons: Iterable[Object]) -> list[str]:
+    """Why verdicts are not clear, each reason once."""
+    metrics: dict[tuple[str, str], list[str]] = {}
+    for found in comparisons:
+        for reason in found["reasons"]:
+            metrics.setdefault((found["candidate"], reason), []).append(found["metric"])
+    return [
+        f"{candidate}, {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}"
+        for (candidate, reason), names in metrics.items()
     ]
 
 
 def _parity(parity: Object | None) -> list[str]:
     if parity is None:
         return ["parity: not known, fewer than two engines have started"]
-    if parity["equal"]:
-        return [f"parity: the arms differ only as declared ({_keys(parity['declared'])})"]
-    return [f"parity: differences nobody declared: {_keys(parity['undeclared'], values=True)}"]
+    if not parity["equal"]:
+        return [f"parity: differences nobody declared: {_keys(parity['undeclared'], values=True)}"]
+    if not parity["declared"]:
+        return ["parity: the arms' configurations are equal"]
+    return [f"parity: the arms differ only as declared, in {_keys(parity['declared'])}"]
 
 
 def _keys(differences: Sequence[Object], *, values: bool = False) -> str:
@@ -136,7 +156,7 @@ def _keys(differences: Sequence[Object], *, values: bool = False) -> str:
         for d in differences[:_SHOWN_DIFFERENCES]
     ]
     more = len(differences) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "") if shown else "in nothing"
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _fairness(fairness: Object | None) -> list[str]:
@@ -175,9 +195,8 @@ def _is_small(found: Object) -> bool:
     return bool(found["within_margin"]) and found["verdict"] in ("slower", "faster")
 
 
-def _table(*columns: str, left: int = 2) -> Table:
+def _table(*columns: str, left: int = 1) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False)
     for index, column in enumerate(columns):
-        words = index < left and (left > 2 or index != 1 or column == "compared")
-        table.add_column(column, justify="left" if words or column == "verdict" else "right", overflow="fold")
+        table.add_column(column, justify="left" if index < left or column == "verdict" else "right", overflow="fold")
     return table

@@ -1,0 +1,130 @@
+"""list, show, cancel, db, doctor, help."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from app.cli import doctor
+from app.settings import Settings
+from app.store import queue
+from app.store.engine import Database
+from tests.api.work import claim, run_steps, work_off
+from tests.builders import a_simulated_spec
+from tests.cli.conftest import Run
+from tests.live import Service
+
+
+def test_help_explains_the_exit_codes(run: Run) -> None:
+    for arguments in (["--help"], ["submit", "--help"], ["watch", "-h"]):
+        outcome = run(*arguments)
+        assert outcome.code == 0
+        assert "3 a verdict named by --fail-on" in " ".join(outcome.out.split())
+
+
+def test_wrong_usage_has_its_own_exit_code(run: Run) -> None:
+    assert run("submit").code == 2
+    assert run("nonsense").code == 2
+    assert run("serve", "--port", "0").code == 2
+
+
+def test_experiments_are_listed(served: Run, service: Service) -> None:
+    experiment = queue.enqueue(service.db, a_simulated_spec(name="a [bold]name", labels={"x": "list"})).experiment_id
+    outcome = served("list", "--label", "x:list", "--status", "queued")
+    assert outcome.code == 0
+    assert experiment in outcome.out
+    assert "a [bold]name" in outcome.out
+    assert [item["id"] for item in json.loads(served("list", "--label", "x:list", "--json").out)] == [experiment]
+    assert served("list", "--label", "x:none").out == "No experiments.\n"
+    assert served("list", "--label", "nonsense").code == 2
+    queue.request_cancel(service.db, experiment)
+
+
+def test_a_finished_experiment_is_shown(served: Run, service: Service) -> None:
+    queue.enqueue(service.db, a_simulated_spec(name="shown"))
+    experiment = work_off(service.db)
+    outcome = served("show", experiment)
+    assert outcome.code == 0
+    assert outcome.out.startswith(f"{experiment}  shown (succeeded, attempt 1)")
+    assert "async against sync" in outcome.out
+    assert json.loads(served("show", experiment, "--json").out)["experiment"]["id"] == experiment
+
+
+def test_a_running_experiment_is_shown_too(served: Run, service: Service) -> None:
+    experiment = queue.enqueue(service.db, a_simulated_spec()).experiment_id
+    assert "Place in the queue: 1" in served("show", experiment).out
+    claimed = claim(service.db)
+    next(run_steps(service.db, claimed))
+    assert served("show", experiment).code == 0
+    assert served("cancel", experiment).out == "Asked its worker to stop.\n"
+    queue.hand_back(service.db, claimed.lease, "over")
+    assert served("cancel", experiment).out == "The experiment is cancelled.\n"
+
+
+def test_what_is_not_there_is_trouble(served: Run) -> None:
+    for command in ("show", "cancel", "watch"):
+        outcome = served(command, "nobody")
+        assert (outcome.code, outcome.err) == (1, "error: there is no experiment nobody\n")
+
+
+# --- db ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_database_is_migrated_backed_up_and_restored(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROLLOUT_LAB_DATA_DIR", str(tmp_path))
+    saved = tmp_path / "saved.sqlite"
+    assert run("db", "upgrade").out == "The schema is up to date.\n"
+    db = Database(Settings().url)
+    queue.enqueue(db, a_simulated_spec())
+    assert run("db", "backup", str(saved)).out.startswith(f"Wrote {saved} (")
+    assert run("db", "backup", str(saved)).code == 1
+    queue.enqueue(db, a_simulated_spec())
+    db.dispose()
+    assert run("db", "restore", str(saved), stdin="n\n").code == 1
+    assert run("db", "restore", str(saved), "--yes").out == f"Restored {saved}.\n"
+    restored = Database(Settings().url)
+    assert queue.claim(restored, "w", 30.0) is not None
+    assert queue.claim(restored, "w", 30.0) is None
+    restored.dispose()
+    assert run("db", "restore", str(tmp_path / "nothing"), "--yes").code == 2
+
+
+# --- doctor --------------------------------------------------------------------------------------------------------
+
+
+def test_the_doctor_looks_at_everything(served: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROLLOUT_LAB_DATA_DIR", str(tmp_path / "not" / "there"))
+    outcome = served("doctor")
+    names = [line[9:].partition(":")[0] for line in outcome.out.splitlines() if line[:1] != " "]
+    assert names == ["Python", "GPU", "vLLM", "Ray", "database", "service", "disk", "/dev/shm"]  # noqa: S108
+    assert "does not exist yet\n         `rollout-lab serve` creates it." in outcome.out
+    assert "service: answers at" in outcome.out
+    assert outcome.code == 0
+    assert not (tmp_path / "not").exists()
+
+
+def test_the_doctor_names_what_is_missing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROLLOUT_LAB_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("ROLLOUT_LAB_DATABASE_URL", "postgresql+psycopg://me:secret@127.0.0.1:1/none")
+    monkeypatch.setattr(doctor, "_VERSIONS", "print('{}')")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setenv("ROLLOUT_LAB_PORT", str(taken.getsockname()[1]))
+        taken.settimeout(0)
+        outcome = run("doctor", "--url", "http://127.0.0.1:1")
+    assert outcome.code == 1
+    assert "missing  vLLM: not installed" in outcome.out
+    assert "pip install 'rollout-lab[gpu]'" in outcome.out
+    assert "missing  Ray: not installed" in outcome.out
+    assert "missing  database: postgresql+psycopg://me:***@127.0.0.1:1/none" in outcome.out
+    assert "secret" not in outcome.out
+    assert "missing  service: 127.0.0.1:" in outcome.out
+    assert "Set ROLLOUT_LAB_PORT to a free port." in outcome.out
+
+
+def test_the_doctor_looks_where_the_worker_runs(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROLLOUT_LAB_DATA_DIR", str(tmp_path))
+    outcome = run("doctor", "--worker-command", "/nowhere/python -m workers")
+    assert "missing  worker's Python: /nowhere/python does not run" in outcome.out
