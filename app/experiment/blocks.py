@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.experiment.conditions import unequal_conditions
 from app.experiment.fairness import Fairness, TrialWork, check_fairness
 from app.experiment.metrics import TrialSummary
 from app.experiment.plan import Phase
@@ -65,17 +64,6 @@ class Pair:
         sides = [[trials[side].metrics.get(key) for trials in self.done.values()] for side in (0, 1)]
         known = [{value for value in side if value is not None} for side in sides]
         return all(known) and known != [{0.0}, {0.0}]
-
-    def confounds(self, blocks: Blocks) -> list[str]:
-        """Why a difference may come from unequal work or an unequal host."""
-        fairness = fairness_of(blocks, (self.baseline, self.candidate))
-        reasons = [
-            f"{difference.what} differ: "
-            + (", ".join(f"{arm} {value}" for arm, value in difference.values.items()) or "sample by sample")
-            for difference in fairness.differences
-        ]
-        unequal = unequal_conditions(list(self.done.values()))
-        return [*reasons, unequal] if unequal else reasons
 
 
 def _counts(trial: TrialSummary | None) -> bool:

@@ -22,7 +22,8 @@ def result_warnings(
     counted = [trial for trial in trials if succeeded(trial)]
     yield from _of_the_plan(spec, resolved, status, len(blocks))
     yield from _failed(trials, plan.arms)
-    yield from condition_warnings(counted)
+    made_up = {arm.name for arm in resolved.arms if arm.simulated}
+    yield from condition_warnings([trial for trial in counted if trial.planned.arm not in made_up])
     yield from _cache(spec, counted)
     yield from _missing(counted)
 

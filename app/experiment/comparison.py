@@ -1,14 +1,13 @@
 """How a candidate arm compares with the baseline arm."""
 
-import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from app.experiment.blocks import Blocks, Pair, blocks_of
+from app.experiment.confounds import confounds_of
 from app.experiment.metrics import METRICS, Better, Metric, TrialSummary
-from app.experiment.parity import ParityReport, check_parity
 from app.experiment.plan import TrialPlan
 from app.experiment.records import ResolvedArm
 from app.experiment.resolution import ResolvedExperiment
@@ -99,7 +98,7 @@ def _drafts(
         if candidate.name == baseline.name:
             continue
         pair = Pair.of(blocks, baseline.name, candidate.name)
-        confounds = (*_parity_confounds(check_parity((baseline, candidate), arms)), *pair.confounds(blocks))
+        confounds = confounds_of(baseline, candidate, pair, blocks, arms)
         drafts += [
             _draft(metric, key, pair, confounds, confidence, ordered=len(resolved.arms) == 2)
             for metric in METRICS.values()
@@ -111,12 +110,6 @@ def _drafts(
 
 
 _RANK = {"output_throughput": 0, "duration_s": 1}
-
-
-def _parity_confounds(parity: ParityReport) -> Iterator[str]:
-    for difference in parity.undeclared:
-        values = " and ".join(f"{json.dumps(value)} in {arm}" for arm, value in difference.values.items())
-        yield f"{difference.key} is {values}, and no setting says so"
 
 
 def _draft(

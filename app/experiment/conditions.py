@@ -41,6 +41,7 @@ class ResultWarning(SpecModel):
 
 SHARE = 0.01  # of a trial: what the harness may cost before it is worth a warning
 OTHERS_PCT = 10.0  # of all CPUs: what other processes may take
+SHORTEST_S = 0.5  # CPU times tick in hundredths of a second: over less than this they say nothing of a share
 
 
 def condition_warnings(trials: Sequence[TrialSummary]) -> Iterator[ResultWarning]:
@@ -101,7 +102,8 @@ def _lag_share(trial: TrialSummary) -> float | None:
 
 def _others_share(trial: TrialSummary) -> float | None:
     percent = None if trial.conditions is None else trial.conditions.other_cpu_pct
-    return None if percent is None else percent / 100
+    duration = trial.metrics.get("duration_s")
+    return None if percent is None or duration is None or duration < SHORTEST_S else percent / 100
 
 
 def _share(seconds: float, trial: TrialSummary) -> float | None:

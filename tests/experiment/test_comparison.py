@@ -15,7 +15,7 @@ from app.experiment.records import Conditions, ResolvedArm
 from app.experiment.resolution import resolve
 from app.experiment.spec import Experiment
 from app.stats.paired import PairedResult, compare_paired
-from tests.builders import a_resolved_arm, a_spec, a_trial, some_work
+from tests.builders import a_resolved_arm, a_simulated_spec, a_spec, a_trial, some_work
 
 MIRRORED = {
     Verdict.FASTER: Verdict.SLOWER,
@@ -268,18 +268,22 @@ def test_unequal_work_in_a_block_that_does_not_count_does_not_matter() -> None:
     assert throughput(trials).verdict is Verdict.SLOWER
 
 
-def test_other_processes_during_one_arms_trials_confound() -> None:
-    trials = [
+def disturbed(sync_pct: float, other_pct: float, seconds: float = 2.0) -> list[TrialSummary]:
+    """Trials during which other processes took these shares of the CPUs."""
+    return [
         a_trial(
             trial.planned.arm,
             trial.planned.block,
             trial.planned.position,
-            trial.metrics["output_throughput"] or math.nan,
-            conditions=Conditions(other_cpu_pct=48.0 if trial.planned.arm == "async" else 3.0),
+            metrics=trial.metrics | {"duration_s": seconds},
+            conditions=Conditions(other_cpu_pct=sync_pct if trial.planned.arm == "sync" else other_pct),
         )
         for trial in trials_of(SAME_SPEED, slower_by(10))
     ]
-    comparison = throughput(trials)
+
+
+def test_other_processes_during_one_arms_trials_confound() -> None:
+    comparison = throughput(disturbed(3.0, 48.0))
     assert comparison.verdict is Verdict.CONFOUNDED
     assert comparison.reasons == (
         "other processes took 3% of the CPUs during the trials of sync and 48% during those of async",
@@ -287,8 +291,15 @@ def test_other_processes_during_one_arms_trials_confound() -> None:
 
 
 def test_other_processes_during_both_arms_trials_are_noise() -> None:
-    trials = trials_of(SAME_SPEED, slower_by(10), conditions=Conditions(other_cpu_pct=48.0))
-    assert throughput(trials).verdict is Verdict.SLOWER
+    assert throughput(disturbed(48.0, 48.0)).verdict is Verdict.SLOWER
+
+
+def test_a_trial_too_short_to_tell_other_processes_from_rounding_is_not_suspected() -> None:
+    assert throughput(disturbed(3.0, 48.0, seconds=0.1)).verdict is Verdict.SLOWER
+
+
+def test_simulated_arms_do_not_feel_other_processes() -> None:
+    assert compared(disturbed(3.0, 48.0), a_simulated_spec())["output_throughput"].verdict is Verdict.SLOWER
 
 
 def test_one_order_only_confounds_the_arm_with_its_place() -> None:

@@ -272,7 +272,7 @@ def test_enough_samples_lack_no_percentile() -> None:
     [
         ({"harness": HarnessUse(cpu_s=0.01, event_loop_lag_ms=None, outputs=4)}, WarningCode.HARNESS_SHARE),
         ({"harness": HarnessUse(cpu_s=0.0, event_loop_lag_ms=9.0, outputs=4)}, WarningCode.EVENT_LOOP_LAG),
-        ({"conditions": Conditions(other_cpu_pct=30.0)}, WarningCode.DISTURBED_HOST),
+        ({"conditions": Conditions(other_cpu_pct=30.0), "metrics": {"duration_s": 2.0}}, WarningCode.DISTURBED_HOST),
         ({"conditions": Conditions(throttled=True)}, WarningCode.THROTTLED),
         ({"work": some_work(prompt_tokens=100, cached_tokens=88)}, WarningCode.CACHED_TOKENS),
         ({"work": some_work(cached_tokens=None)}, WarningCode.CACHED_TOKENS_UNKNOWN),
