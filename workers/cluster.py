@@ -42,6 +42,8 @@ class Cluster:
             ray.shutdown()
         own = {} if self._address else {"include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES}
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        # Ray runs its workers at the lowest priority but four: anything else on the host would slow the engines first.
+        os.environ.setdefault("RAY_worker_niceness", "0")
         with _signal_handlers_kept():
             ray.init(
                 address=self._address or "local",

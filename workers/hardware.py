@@ -55,7 +55,7 @@ class _Reading:
 class ConditionsMeter:
     """Reads the host before and after a trial, never during it.
 
-    Utilisation and clocks during the trial come from NVML's own sample buffers, power from its energy counter.
+    Utilisation during the trial comes from NVML's own sample buffer, power from its energy counter.
     """
 
     def __init__(self, gpus: tuple[int, ...]) -> None:
@@ -110,8 +110,9 @@ class ConditionsMeter:
         reasons = _read(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", gpu)
         return {
             "gpu_util_pct": _sampled(nvml, gpu, nvml.NVML_GPU_UTILIZATION_SAMPLES, since_s, until_s),
-            "sm_clock_mhz": _sampled(nvml, gpu, nvml.NVML_PROCESSOR_CLK_SAMPLES, since_s, until_s),
-            "memory_clock_mhz": _sampled(nvml, gpu, nvml.NVML_MEMORY_CLK_SAMPLES, since_s, until_s),
+            # At the trial's end: the buffers of clock samples stay empty on recent GPUs.
+            "sm_clock_mhz": _read(nvml, "nvmlDeviceGetClockInfo", gpu, nvml.NVML_CLOCK_SM),
+            "memory_clock_mhz": _read(nvml, "nvmlDeviceGetClockInfo", gpu, nvml.NVML_CLOCK_MEM),
             "temperature_c": _read(nvml, "nvmlDeviceGetTemperature", gpu, nvml.NVML_TEMPERATURE_GPU),
             "memory_used_mib": nvml.nvmlDeviceGetMemoryInfo(gpu).used / 2**20,
             "throttled": None if reasons is None else bool(int(reasons) & _THROTTLED),

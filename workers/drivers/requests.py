@@ -29,6 +29,7 @@ class Sample:
 
     request: Request
     tokens: "array[int]" = field(default_factory=lambda: array("q"))
+    seen: int = 0  # tokens already counted of a cumulative output
     finish_reason: str | None = None
     cached_tokens: int | None = None
     stats: Any = None  # vLLM's RequestStateStats
@@ -92,17 +93,23 @@ def _sampling_params(
 def take(call: Call, output: Any) -> int:
     """Keep what an engine output says of the call's samples; return how many tokens were new."""
     new = 0
-    cumulative = call.params.output_kind is not RequestOutputKind.DELTA
+    delta = call.params.output_kind is RequestOutputKind.DELTA
     for completion in output.outputs:
         sample = call.samples[completion.index]
-        before = len(sample.tokens)
-        sample.tokens.extend(completion.token_ids[before:] if cumulative else completion.token_ids)
-        new += len(sample.tokens) - before
+        ids = completion.token_ids
+        if delta:
+            new += len(ids)
+            sample.tokens.extend(ids)
+        else:
+            new += len(ids) - sample.seen
+            sample.seen = len(ids)
         if completion.finish_reason is not None:
             sample.finish_reason = completion.finish_reason
-        sample.cached_tokens = output.num_cached_tokens
-        if len(call.samples) == 1:
-            sample.stats = output.metrics
+            sample.cached_tokens = output.num_cached_tokens
+            if not delta:
+                sample.tokens.extend(ids)
+            if len(call.samples) == 1:
+                sample.stats = output.metrics
     return new
 
 
