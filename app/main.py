@@ -6,12 +6,13 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
-from app.api import catalogue, events, experiments, health, problems, records, results, telemetry, workers
+from app.api import catalogue, events, experiments, exports, health, problems, records, results, telemetry, workers
 from app.api.feed import Feed
 from app.api.middleware import BodyLimit, RequestContext
 from app.api.openapi import DescribedApp
 from app.api.telemetry import Telemetry
 from app.api.upkeep import upkeep
+from app.pages.routes import router as pages
 from app.settings import Settings
 from app.store.engine import Database
 from app.version import VERSION
@@ -21,11 +22,13 @@ ROUTERS = (
     events.router,
     results.router,
     records.router,
+    exports.router,
     catalogue.router,
     workers.router,
     health.router,
     telemetry.router,
     problems.router,
+    pages,
 )
 
 

@@ -1,6 +1,6 @@
 """Experiments and results as tables."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from app.experiment.remarks import NOTHING, number, pairs_of, percent, remarks, verdict_of
+
 Object = dict[str, Any]
-NOTHING = "-"
-_SHOWN_DIFFERENCES = 10
 _VERDICT_STYLES = {
     "slower": "red",
     "faster": "green",
@@ -49,7 +49,7 @@ def print_results(console: Console, results: Object, page: str) -> None:
         console.print("[bold]SIMULATED[/bold]: timings come from the spec, not from an engine.")
     if any(arm["trials"] for arm in results["arms"]):
         console.print(arm_table(results["arms"]))
-    for (candidate, baseline), found in _pairs(results["comparisons"]).items():
+    for (candidate, baseline), found in pairs_of(results["comparisons"]).items():
         console.print(f"[bold]{escape(candidate)}[/bold] against [bold]{escape(baseline)}[/bold]")
         console.print(comparison_table(found))
     whole = not console.is_terminal  # a line that a script looks for is not cut in two
@@ -82,7 +82,7 @@ def comparison_table(comparisons: Iterable[Object]) -> Table:
             continue
         interval = found["interval_pct"]
         style = _VERDICT_STYLES.get(found["verdict"], "")
-        verdict = found["verdict"] + (", within the margin" if _is_small(found) else "")
+        verdict = verdict_of(found)
         table.add_row(
             f"[bold]{escape(found['metric'])}[/bold] (primary)" if found["primary"] else escape(found["metric"]),
             percent(found["change_pct"]),
@@ -91,13 +91,6 @@ def comparison_table(comparisons: Iterable[Object]) -> Table:
             f"[{style}]{verdict}[/{style}]" if style else verdict,
         )
     return table
-
-
-def _pairs(comparisons: Iterable[Object]) -> dict[tuple[str, str], list[Object]]:
-    pairs: dict[tuple[str, str], list[Object]] = {}
-    for found in comparisons:
-        pairs.setdefault((found["candidate"], found["baseline"]), []).append(found)
-    return pairs
 
 
 def experiment_table(experiments: Iterable[Object]) -> Table:
@@ -118,70 +111,6 @@ def experiment_table(experiments: Iterable[Object]) -> Table:
     return table
 
 
-def remarks(results: Object) -> list[str]:
-    """What limits the comparison: parity, fairness, reasons of verdicts, warnings."""
-    return [
-        *_parity(results["parity"]),
-        *_fairness(results["fairness"]),
-        *_reasons(results["comparisons"]),
-        *(f"{'' if not w['arm'] else w['arm'] + ': '}{w['detail']}" for w in results["warnings"]),
-    ]
-
-
-def _reasons(comparisons: Iterable[Object]) -> list[str]:
-    """Why verdicts are not clear, each reason once."""
-    metrics: dict[tuple[str, str], list[str]] = {}
-    for found in comparisons:
-        for reason in found["reasons"]:
-            metrics.setdefault((found["candidate"], reason), []).append(found["metric"])
-    return [
-        f"{candidate}, {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}"
-        for (candidate, reason), names in metrics.items()
-    ]
-
-
-def _parity(parity: Object | None) -> list[str]:
-    if parity is None:
-        return ["parity: not known, fewer than two engines have started"]
-    if not parity["equal"]:
-        return [f"parity: differences nobody declared: {_keys(parity['undeclared'], values=True)}"]
-    if not parity["declared"]:
-        return ["parity: the arms' configurations are equal"]
-    return [f"parity: the arms differ only as declared, in {_keys(parity['declared'])}"]
-
-
-def _keys(differences: Sequence[Object], *, values: bool = False) -> str:
-    shown = [
-        f"{d['key']} ({', '.join(f'{arm} {value}' for arm, value in d['values'].items())})" if values else d["key"]
-        for d in differences[:_SHOWN_DIFFERENCES]
-    ]
-    more = len(differences) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
-
-
-def _fairness(fairness: Object | None) -> list[str]:
-    if fairness is None:
-        return ["fairness: not known, no block is complete"]
-    tokens = ", ".join(f"{arm} {count:,}" for arm, count in fairness["output_tokens"].items())
-    same = fairness["identical_outputs_pct"]
-    alike = "" if same is None else f"; {same:.1f} % of the samples have identical tokens"
-    verdict = "the arms did equal work" if fairness["equal"] else "the arms did UNEQUAL work"
-    return [f"fairness: {verdict} (output tokens: {tokens}){alike}"]
-
-
-def number(value: float | None) -> str:
-    """Four digits that matter."""
-    if value is None:
-        return NOTHING
-    digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2
-    return f"{value:,.{digits}f}"
-
-
-def percent(value: float | None) -> str:
-    """With its sign, a real minus among them."""
-    return NOTHING if value is None else f"{value:+.1f} %".replace("-", "−")
-
-
 def ago(moment: str) -> str:
     """How long since."""
     seconds = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
@@ -189,10 +118,6 @@ def ago(moment: str) -> str:
         if seconds >= size:
             return f"{seconds / size:.0f} {unit} ago"
     return f"{max(0.0, seconds):.0f} s ago"
-
-
-def _is_small(found: Object) -> bool:
-    return bool(found["within_margin"]) and found["verdict"] in ("slower", "faster")
 
 
 def _table(*columns: str, left: int = 1) -> Table:

@@ -1,0 +1,89 @@
+"""Results for other tools."""
+
+from enum import StrEnum
+from typing import Annotated, Any, assert_never
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from app.api.experiments import Id
+from app.api.http import Db, etag_of, unchanged
+from app.api.problems import responses
+from app.api.results import results_of
+from app.errors import InvalidInput, NotFound
+from app.experiment.resolution import resolve
+from app.store import experiments
+from app.store.experiments import ExperimentRow
+from app.store.ids import ExperimentId
+
+router = APIRouter(prefix="/v1/experiments", tags=["experiments"])
+
+
+class ExportFormat(StrEnum):
+    """Which tool it is for."""
+
+    VLLM_BENCH = "vllm-bench"
+    PYTORCH_BENCHMARK = "pytorch-benchmark"
+    JUNIT = "junit"
+    MARKDOWN = "markdown"
+
+
+@router.get(
+    "/{experiment_id}/export",
+    summary="Results for other tools",
+    response_model=None,
+    responses={
+        200: {
+            "description": "The results so far.",
+            "content": {
+                "application/json": {"schema": {"type": "array", "items": {"type": "object"}}},
+                "application/xml": {"schema": {"type": "string"}},
+                "text/markdown": {"schema": {"type": "string"}},
+            },
+        },
+        **responses(NotFound, InvalidInput),
+    },
+)
+def export(
+    request: Request,
+    db: Db,
+    experiment_id: Id,
+    format_: Annotated[
+        ExportFormat,
+        Query(
+            alias="format",
+            description="`vllm-bench`: one object per measured trial, with the keys of `vllm bench serve`; "
+            "`pytorch-benchmark`: records for the PyTorch benchmark database; `junit`: `slower` and `confounded` "
+            "fail, `inconclusive` is skipped; `markdown`: for a comment.",
+            examples=["junit"],
+        ),
+    ],
+) -> Response:
+    """What the experiment found, as other tools read it."""
+    row = experiments.get(db, ExperimentId(experiment_id))
+    etag = etag_of("export", experiment_id, row.etag, format_)
+    response = unchanged(request, etag) or _exported(row, _document(db, row), format_)
+    response.headers["ETag"] = etag
+    return response
+
+
+def _document(db: Db, row: ExperimentRow) -> dict[str, Any]:
+    return row.results or results_of(db, row).model_dump(mode="json")
+
+
+def _exported(row: ExperimentRow, results: dict[str, Any], kind: ExportFormat) -> Response:
+    from app.experiment import exports
+
+    name = row.item.name
+    match kind:
+        case ExportFormat.VLLM_BENCH:
+            return JSONResponse(exports.vllm_bench(results, resolve(row.spec), name))
+        case ExportFormat.PYTORCH_BENCHMARK:
+            return JSONResponse(exports.pytorch_benchmark(results, resolve(row.spec), name))
+        case ExportFormat.JUNIT:
+            return Response(exports.junit(results, name), media_type="application/xml")
+        case ExportFormat.MARKDOWN:
+            return Response(exports.markdown(results, name), media_type="text/markdown; charset=utf-8")
+        case _:
+            assert_never(kind)

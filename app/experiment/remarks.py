@@ -1,0 +1,86 @@
+"""Words and figures for people, from the results document: what terminals and exports say alike."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Object = dict[str, Any]
+NOTHING = "-"
+_SHOWN_DIFFERENCES = 10
+
+
+def remarks(results: Object) -> list[str]:
+    """What limits the comparison: parity, fairness, reasons of verdicts, warnings."""
+    return [
+        *_parity(results["parity"]),
+        *_fairness(results["fairness"]),
+        *_reasons(results["comparisons"]),
+        *(f"{'' if not w['arm'] else w['arm'] + ': '}{w['detail']}" for w in results["warnings"]),
+    ]
+
+
+def _reasons(comparisons: Iterable[Object]) -> list[str]:
+    """Why verdicts are not clear, each reason once."""
+    metrics: dict[tuple[str, str], list[str]] = {}
+    for found in comparisons:
+        for reason in found["reasons"]:
+            metrics.setdefault((found["candidate"], reason), []).append(found["metric"])
+    return [
+        f"{candidate}, {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}"
+        for (candidate, reason), names in metrics.items()
+    ]
+
+
+def _parity(parity: Object | None) -> list[str]:
+    if parity is None:
+        return ["parity: not known, fewer than two engines have started"]
+    if not parity["equal"]:
+        return [f"parity: differences nobody declared: {_keys(parity['undeclared'], values=True)}"]
+    if not parity["declared"]:
+        return ["parity: the arms' configurations are equal"]
+    return [f"parity: the arms differ only as declared, in {_keys(parity['declared'])}"]
+
+
+def _keys(differences: Sequence[Object], *, values: bool = False) -> str:
+    shown = [
+        f"{d['key']} ({', '.join(f'{arm} {value}' for arm, value in d['values'].items())})" if values else d["key"]
+        for d in differences[:_SHOWN_DIFFERENCES]
+    ]
+    more = len(differences) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _fairness(fairness: Object | None) -> list[str]:
+    if fairness is None:
+        return ["fairness: not known, no block is complete"]
+    tokens = ", ".join(f"{arm} {count:,}" for arm, count in fairness["output_tokens"].items())
+    same = fairness["identical_outputs_pct"]
+    alike = "" if same is None else f"; {same:.1f} % of the samples have identical tokens"
+    verdict = "the arms did equal work" if fairness["equal"] else "the arms did UNEQUAL work"
+    return [f"fairness: {verdict} (output tokens: {tokens}){alike}"]
+
+
+def pairs_of(comparisons: Iterable[Object]) -> dict[tuple[str, str], list[Object]]:
+    """Comparisons by candidate and baseline."""
+    pairs: dict[tuple[str, str], list[Object]] = {}
+    for found in comparisons:
+        pairs.setdefault((found["candidate"], found["baseline"]), []).append(found)
+    return pairs
+
+
+def verdict_of(comparison: Object) -> str:
+    """The verdict, with its proviso."""
+    small = comparison["within_margin"] and comparison["verdict"] in ("slower", "faster")
+    return str(comparison["verdict"]) + (", within the margin" if small else "")
+
+
+def number(value: float | None) -> str:
+    """Four digits that matter."""
+    if value is None:
+        return NOTHING
+    digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2
+    return f"{value:,.{digits}f}"
+
+
+def percent(value: float | None) -> str:
+    """With its sign, a real minus among them."""
+    return NOTHING if value is None else f"{value:+.1f} %".replace("-", "−")
