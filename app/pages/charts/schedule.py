@@ -1,0 +1,72 @@
+"""How far an experiment has come: one cell per trial, or one bar per arm where there are many."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from app.pages.charts.figure import Figure
+from app.pages.charts.svg import NARROW, WIDE, Box, both, picture, rect, text
+from app.pages.words import isolate, shortened
+
+MOST_CELLS = 1200
+_COLUMNS = ("arm", "block", "state")
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The state of every planned trial: (arm, block) -> planned, running, done or failed."""
+
+    arms: Sequence[str]
+    blocks: int
+    states: Mapping[tuple[str, int], str]
+
+    def state(self, arm: str, block: int) -> str:
+        """Of one trial."""
+        return self.states.get((arm, block), "planned")
+
+    def count(self, arm: str, state: str) -> int:
+        """Trials of an arm in a state."""
+        return sum(self.state(arm, block) == state for block in range(self.blocks))
+
+
+def schedule(cells: Cells) -> Figure:
+    """Rows are arms, columns are blocks."""
+    rows = tuple((arm, block, cells.state(arm, block)) for arm in cells.arms for block in range(cells.blocks))
+    label = "; ".join(
+        f"{arm}: {cells.count(arm, 'done')} of {cells.blocks} trials done" for arm in list(cells.arms)[:12]
+    )
+    svg = both(*(_drawn(cells, width, label) for width in (WIDE, NARROW)))
+    return Figure("progress", "Trials by arm and block", "", svg, _COLUMNS, rows)
+
+
+def _drawn(cells: Cells, width: int, label: str) -> Markup:
+    start = 150.0 if width == WIDE else 96.0
+    row = 24.0 if len(cells.arms) <= 12 else 14.0
+    top = 20.0
+    column = (width - start) / max(cells.blocks, 1)
+    in_cells = len(cells.arms) * cells.blocks <= MOST_CELLS and column >= 5
+    parts = [text(start, 12, "block 0", "tick"), text(width, 12, f"block {cells.blocks - 1}", "tick", "end")]
+    for index, arm in enumerate(cells.arms):
+        y = top + index * row
+        most = 20 if width == WIDE else 13
+        parts.append(text(0, y + row / 2 + 4, isolate(shortened(arm, most)), "name", full=arm))
+        box = Box(start, y, width - start, row)
+        parts += _cells(cells, arm, box) if in_cells else _bar(cells, arm, box)
+    return picture(width, top + row * len(cells.arms) + 2, label, parts)
+
+
+def _cells(cells: Cells, arm: str, box: Box) -> Iterator[Markup]:
+    column = box.width / cells.blocks
+    for block in range(cells.blocks):
+        state = cells.state(arm, block)
+        cell = Box(box.left + block * column + 1, box.top + 2, min(column - 2, 64), box.height - 4)
+        yield rect(cell, f"cell {state}", title=f"{arm}, block {block}: {state}")
+
+
+def _bar(cells: Cells, arm: str, box: Box) -> Iterator[Markup]:
+    done, failed = (box.width * cells.count(arm, state) / cells.blocks for state in ("done", "failed"))
+    top, height = box.top + 3, box.height - 6
+    yield rect(Box(box.left, top, box.width, height), "cell planned")
+    yield rect(Box(box.left, top, done, height), "cell done")
+    yield rect(Box(box.left + done, top, failed, height), "cell failed")
