@@ -1,0 +1,99 @@
+"""Arms side by side: what they ask for, what they measured."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from app.experiment.metrics import METRICS, Better, Kind
+from app.experiment.parity import differing_settings, flat_settings
+from app.experiment.resolution import ArmSettings
+from app.experiment.results import ArmReport, Distribution, Scalar
+from app.pages.words import NOTHING, metric_name, number
+
+SIDE_BY_SIDE = 5  # arms that stand in columns; more stand in rows
+_SHOWN = ("p50", "p90", "p99")
+_IN_ROWS = ("output_throughput", "duration_s", "e2el_ms.p50", "e2el_ms.p99", "ttft_ms.p50", "time_to_90pct_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting over all arms."""
+
+    key: str
+    values: tuple[str, ...]
+    differs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One metric, or one statistic of it, over all arms."""
+
+    key: str
+    unit: str
+    better: Better
+    values: tuple[str, ...]
+    spreads: tuple[str, ...]
+
+
+def settings_of(arms: Sequence[ArmSettings], *, everything: bool) -> list[Setting]:
+    """Settings in which arms differ, for people; or all there are."""
+    flat = [flat_settings(arm) | {"profile": arm.profile} for arm in arms]
+    telling = {key for one in arms[1:] for key in differing_settings(arms[0], one)} | {"profile"}
+    keys = dict.fromkeys(key for one in flat for key in one)
+    rows = [
+        Setting(key, tuple(_value(one, key) for one in flat), len({_value(one, key) for one in flat}) > 1)
+        for key in sorted(keys, key=lambda key: (key not in telling, key))
+    ]
+    return rows if everything else [row for row in rows if row.differs and row.key in telling]
+
+
+def _value(settings: dict[str, JsonValue], key: str) -> str:
+    if key not in settings:
+        return NOTHING
+    value = settings[key]
+    if value is None:
+        return "left to vLLM" if key.startswith("engine.") else "none"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def measurements(arms: Sequence[ArmReport]) -> list[Measurement]:
+    """What was measured of any arm, as metrics have their order."""
+    return [row for row in _rows(arms) if any(value != NOTHING for value in row.values)]
+
+
+def main_measurements(arms: Sequence[ArmReport]) -> list[Measurement]:
+    """The few that fit beside many arms."""
+    found = {row.key: row for row in measurements(arms)}
+    return [found[key] for key in _IN_ROWS if key in found]
+
+
+def not_measured(arms: Sequence[ArmReport]) -> dict[str, list[str]]:
+    """Why a metric has no value in any arm: reason -> metrics."""
+    reasons: dict[str, list[str]] = {}
+    for key in METRICS:
+        found = [arm.metric(key) for arm in arms]
+        if found and all(one.mean is None for one in found):
+            reasons.setdefault(found[0].missing or "not measured", []).append(metric_name(key))
+    return reasons
+
+
+def _rows(arms: Sequence[ArmReport]) -> Iterator[Measurement]:
+    for key, metric in METRICS.items():
+        found = [arm.metric(key) for arm in arms]
+        if metric.kind is Kind.SCALAR:
+            values, spreads = zip(*(_scalar(one) for one in found), strict=True) if found else ((), ())
+            yield Measurement(key, metric.unit, metric.better, values, spreads)
+            continue
+        for statistic in _SHOWN:
+            values = tuple(_statistic(one, statistic) for one in found)
+            yield Measurement(f"{key}.{statistic}", metric.unit, metric.better, values, ("",) * len(values))
+
+
+def _scalar(value: Scalar | Distribution) -> tuple[str, str]:
+    return number(value.mean), "" if value.std is None else f"± {number(value.std)}"
+
+
+def _statistic(value: Scalar | Distribution, name: str) -> str:
+    return number(getattr(value, name, None))

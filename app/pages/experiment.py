@@ -1,0 +1,234 @@
+"""The page of one experiment, and the parts of it that load or change later."""
+
+import csv
+import io
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import Path
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from app.api.http import Db
+from app.errors import NotFound
+from app.experiment.results import Results
+from app.experiment.verdict import Verdict
+from app.pages.arms import SIDE_BY_SIDE, main_measurements, measurements, not_measured, settings_of
+from app.pages.charts.figure import Figure
+from app.pages.charts.sparkline import sparkline
+from app.pages.choice import Choice, Chosen
+from app.pages.digests import LATENCIES
+from app.pages.figures import FIGURES, MAIN, beside, blocks_with_records
+from app.pages.noise import floor_pct, twins
+from app.pages.recreate import curl_of, spec_of
+from app.pages.shell import PageRouter, fragment, href, page, refuse_strangers, unchanged, wants_fragment
+from app.pages.subject import Subject, load
+from app.pages.words import isolated_in
+from app.store import experiments, queue
+from app.store.engine import Database
+from app.store.ids import ExperimentId
+
+router = PageRouter()
+Id = Annotated[str, Path()]
+
+
+@router.get("/experiments/{experiment_id}")
+def get_experiment(request: Request, db: Db, experiment_id: Id, chosen: Chosen) -> Response:
+    """Everything about an experiment; what needs request records is asked for when it is scrolled to."""
+    subject = load(db, experiment_id)
+    choice = chosen.fitting(subject)
+    if wants_fragment(request):
+        return _findings(request, db, subject, choice)
+    return page(request, "experiment.html", **whole(request, db, subject, choice))
+
+
+def whole(request: Request, db: Database, subject: Subject, choice: Choice) -> dict[str, Any]:
+    """What the page and the report have in common."""
+    return {
+        **_common(subject, choice),
+        **live_of(db, subject, choice),
+        **findings_of(db, subject, choice),
+        "curl": curl_of(request, subject.row.submitted),
+        "spec": spec_of(subject.row.submitted),
+    }
+
+
+def _common(subject: Subject, choice: Choice) -> dict[str, Any]:
+    return {
+        "subject": subject,
+        "item": subject.item,
+        "row": subject.row,
+        "results": subject.results,
+        "choice": choice,
+        "search": urlencode(choice.query, doseq=True),
+        "base": f"/experiments/{subject.item.id}",
+    }
+
+
+@router.get("/experiments/{experiment_id}/live")
+def get_live(request: Request, db: Db, experiment_id: Id, chosen: Chosen) -> Response:
+    """Where it is: status, progress, history."""
+    subject = load(db, experiment_id)
+    if chosen.seen == subject.row.etag and wants_fragment(request):
+        return unchanged()
+    choice = chosen.fitting(subject)
+    return _part(request, subject, "live.html", choice, live_of(db, subject, choice))
+
+
+@router.get("/experiments/{experiment_id}/findings")
+def get_findings(request: Request, db: Db, experiment_id: Id, chosen: Chosen) -> Response:
+    """What it has found so far: verdict, metrics, blocks, arms, parity, fairness."""
+    subject = load(db, experiment_id)
+    if chosen.seen == subject.seen and wants_fragment(request):
+        return unchanged()
+    return _findings(request, db, subject, chosen.fitting(subject))
+
+
+def _findings(request: Request, db: Database, subject: Subject, choice: Choice) -> Response:
+    return _part(request, subject, "findings.html", choice, findings_of(db, subject, choice))
+
+
+class Later(StrEnum):
+    """Parts that read request records, and so come after the page."""
+
+    LATENCY = "latency"
+    SHAPE = "shape"
+    ENGINE = "engine"
+    NOISE = "noise"
+
+
+@router.get("/experiments/{experiment_id}/parts/{part}")
+def get_part(request: Request, db: Db, experiment_id: Id, part: Later, chosen: Chosen) -> Response:
+    """A chart of request records, of the engines' state, or of the noise."""
+    subject = load(db, experiment_id)
+    if chosen.seen == subject.seen and wants_fragment(request):
+        return unchanged()
+    choice = chosen.fitting(subject)
+    return _part(request, subject, f"{part}.html", choice, later_of(db, subject, choice, part))
+
+
+def later_of(db: Database, subject: Subject, choice: Choice, part: Later) -> dict[str, Any]:
+    """What one of those parts shows."""
+    if part is Later.NOISE:
+        known = twins(db, subject)
+        main = [one for one in subject.results.comparisons if one.metric == MAIN]
+        shown = {"figure": beside(subject, known), "twins": known, "floor": floor_pct(known), "main": main}
+        return {"part": part, **shown}
+    figure = FIGURES[part](db, subject, choice)
+    return {"part": part, "figure": figure, "latencies": LATENCIES, "blocks": blocks_with_records(subject)}
+
+
+def live_of(db: Database, subject: Subject, choice: Choice) -> dict[str, Any]:
+    """Status, progress, history."""
+    return {
+        "progress_figure": FIGURES["progress"](db, subject, choice),
+        "events": experiments.events_after(db, ExperimentId(subject.item.id)),
+    }
+
+
+def findings_of(db: Database, subject: Subject, choice: Choice) -> dict[str, Any]:
+    """Verdict, metrics, blocks, arms, parity, fairness, warnings."""
+    results, arms = subject.results, subject.resolved.arms if subject.resolved is not None else ()
+    many = len(subject.arms) > SIDE_BY_SIDE
+    figures = {name: FIGURES[name](db, subject, choice) for name in ("verdict", "metrics", "pairs")}
+    return {
+        "sentence": isolated_in(results.summary, subject.arms),
+        "verdict": main_verdict(subject),
+        "tally": tally(results),
+        "figures": figures,
+        "compared": subject.comparisons_of(choice.candidate) if choice.candidate else (),
+        "settings": settings_of(arms, everything=choice.settings == "all") if arms else None,
+        "arm_names": [arm.name for arm in arms],
+        "many": many,
+        "measured": main_measurements(results.arms) if many else measurements(results.arms),
+        "not_measured": not_measured(results.arms),
+    }
+
+
+def main_verdict(subject: Subject) -> str | None:
+    """The verdict to put on the page's head: of the only candidate, or the list's."""
+    main = [found.verdict.value for found in subject.results.comparisons if found.metric == MAIN]
+    return main[0] if len(main) == 1 else None
+
+
+def tally(results: Results) -> dict[Verdict, int]:
+    """How many candidates came to which verdict."""
+    main = [found.verdict for found in results.comparisons if found.metric == MAIN]
+    return {verdict: main.count(verdict) for verdict in Verdict if verdict in main}
+
+
+def _part(request: Request, subject: Subject, template: str, choice: Choice, shown: dict[str, Any]) -> Response:
+    return fragment(
+        request,
+        template,
+        title=subject.title,
+        back=f"/experiments/{subject.item.id}",
+        final=subject.terminal,
+        **_common(subject, choice),
+        **shown,
+    )
+
+
+# --- data ----------------------------------------------------------------------------------------------------------
+
+
+class DataFormat(StrEnum):
+    """How a chart's data comes."""
+
+    CSV = "csv"
+    JSON = "json"
+
+
+@router.get("/experiments/{experiment_id}/data/{name}.{kind}")
+def get_data(db: Db, experiment_id: Id, name: str, kind: DataFormat, chosen: Chosen) -> Response:
+    """Exactly what a chart shows."""
+    if name not in FIGURES:
+        raise NotFound(f"there is no chart called {name}; there are {', '.join(FIGURES)}")
+    subject = load(db, experiment_id)
+    figure = FIGURES[name](db, subject, chosen.fitting(subject))
+    if kind is DataFormat.JSON:
+        return JSONResponse({"columns": figure.columns, "items": figure.items()})
+    headers = {"Content-Disposition": f'attachment; filename="{subject.item.id}-{name}.csv"'}
+    return Response("".join(_csv(figure)), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+def _csv(figure: Figure) -> Iterator[str]:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(figure.columns)
+    writer.writerows([_cell(value) for value in row] for row in figure.rows)
+    yield text.getvalue()
+
+
+def _cell(value: object) -> object:
+    """A name that a spreadsheet would take for a formula stays a name."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t"} else value
+
+
+@router.get("/experiments/{experiment_id}/sparkline.svg")
+def get_sparkline(request: Request, db: Db, experiment_id: Id) -> Response:
+    """The primary comparison's blocks, in the space of a word."""
+    item = experiments.get_item(db, ExperimentId(experiment_id))
+    lasting = item.status.terminal and request.query_params.get("v") == str(item.version)
+    headers = {"Cache-Control": "private, max-age=604800, immutable" if lasting else "no-cache"}
+    main = next((found for found in load(db, experiment_id).results.comparisons if found.metric == MAIN), None)
+    changes = [] if main is None else [100 * (one.candidate / one.baseline - 1) for one in main.blocks if one.baseline]
+    drawn = sparkline(changes, 2.0 if main is None else main.margin_pct, main.verdict if main else None)
+    return Response(str(drawn), media_type="image/svg+xml", headers=headers)
+
+
+# --- acting --------------------------------------------------------------------------------------------------------
+
+
+@router.post("/experiments/{experiment_id}/cancel")
+def cancel(request: Request, db: Db, experiment_id: Id, chosen: Chosen) -> Response:
+    """Ask for the end of it."""
+    refuse_strangers(request)
+    queue.request_cancel(db, ExperimentId(experiment_id))
+    if not wants_fragment(request):
+        return RedirectResponse(href(request, f"/experiments/{experiment_id}"), 303)
+    subject = load(db, experiment_id)
+    choice = chosen.fitting(subject)
+    return _part(request, subject, "live.html", choice, live_of(db, subject, choice))

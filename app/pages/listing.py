@@ -1,0 +1,114 @@
+"""The list of experiments: filters in the address, a page at a time, alive."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import Query
+from pydantic import BaseModel, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api.http import Db
+from app.errors import FieldError, InvalidInput
+from app.experiment.lifecycle import Status
+from app.experiment.verdict import Verdict
+from app.pages.shell import PageRouter, fragment, page, unchanged, wants_fragment
+from app.store import experiments
+from app.store.engine import Database
+from app.store.experiments import ExperimentItem
+
+router = PageRouter()
+PAGE = 50
+_MOST = 200
+
+
+class Filters(BaseModel):
+    """What the list is narrowed to; empty fields of the form are no filters."""
+
+    status: list[Status] = []
+    verdict: str = ""
+    label: str = ""
+    model: str = ""
+    name: str = ""
+    cursor: str = ""
+    until: str = ""
+    seen: str = Field("", max_length=64)
+
+    @property
+    def search(self) -> str:
+        """As an address has them."""
+        chosen = self.model_dump(mode="json", include={"status", "verdict", "label", "model", "name"})
+        return urlencode({key: value for key, value in chosen.items() if value}, doseq=True)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """`key:value`, several with spaces between them."""
+        pairs = [one.partition(":") for one in self.label.split()]
+        if any(not colon for _, colon, _ in pairs):
+            raise InvalidInput.of((FieldError("/label", f"{self.label!r} is not key:value"),))
+        return {key: value for key, _, value in pairs}
+
+
+Chosen = Annotated[Filters, Query()]
+
+
+@router.get("/")
+@router.get("/experiments")
+def list_experiments(request: Request, db: Db, filters: Chosen) -> Response:
+    """Experiments, newest first."""
+    shown = _first(db, filters)
+    if wants_fragment(request):
+        return fragment(request, "list.html", title="Experiments", final=False, **shown)
+    counts = experiments.counts(db)
+    return page(request, "experiments.html", counts=counts, verdicts=list(Verdict), statuses=list(Status), **shown)
+
+
+@router.get("/experiments/rows")
+def list_rows(request: Request, db: Db, filters: Chosen) -> Response:
+    """The rows down to one that is on the page already, or those behind a cursor."""
+    if filters.cursor:
+        shown = _shown(db, filters, *_page(db, filters, PAGE))
+        return fragment(request, "more.html", title="Experiments", final=False, **shown)
+    shown = _first(db, filters)
+    if filters.seen and filters.seen == shown["seen"] and wants_fragment(request):
+        return unchanged()
+    return fragment(request, "first.html", title="Experiments", final=False, **shown)
+
+
+def _first(db: Database, filters: Filters) -> dict[str, Any]:
+    """What the list begins with: its first page, and whatever has come before it since it was first shown."""
+    items, cursor = _page(db, filters, _MOST if filters.until else PAGE)
+    last = next((index for index, item in enumerate(items) if item.id == filters.until), None)
+    if last is not None:
+        return _shown(db, filters, items[: last + 1], cursor)
+    return _shown(db, filters, items, cursor)
+
+
+def _page(db: Database, filters: Filters, limit: int) -> tuple[Sequence[ExperimentItem], str | None]:
+    found = experiments.page(
+        db,
+        status=filters.status,
+        labels=filters.labels,
+        name=filters.name.strip() or None,
+        model=filters.model.strip() or None,
+        verdict=filters.verdict or None,
+        cursor=filters.cursor or None,
+        limit=limit,
+    )
+    return found.items, found.next_cursor
+
+
+def _shown(db: Database, filters: Filters, items: Sequence[ExperimentItem], cursor: str | None) -> dict[str, Any]:
+    waiting = [item.id for item in items if item.status is Status.QUEUED]
+    positions = {one: experiments.get(db, one).queue_position for one in waiting}
+    told = repr([(item.id, item.version, positions.get(item.id)) for item in items])
+    return {
+        "filters": filters,
+        "items": items,
+        "cursor": cursor,
+        "positions": positions,
+        "seen": hashlib.sha256(told.encode()).hexdigest()[:16],
+        "until": items[-1].id if items else "",
+    }

@@ -1,0 +1,94 @@
+"""Who runs experiments, and what an experiment can name."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api.http import Config, Db
+from app.experiment.models import MODELS
+from app.experiment.profiles import PROFILES, Profile
+from app.pages.shell import PageRouter, fragment, page, wants_fragment
+from app.store import experiments, workers
+from app.store.engine import Database
+from app.store.workers import Worker
+
+router = PageRouter()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A worker as the page shows it."""
+
+    worker: Worker
+    alive: bool
+    nodes: tuple[dict[str, Any], ...]
+    versions: dict[str, str]
+    gpus: float
+
+
+@router.get("/workers")
+def list_workers(request: Request, db: Db, settings: Config) -> Response:
+    """Workers, their nodes and GPUs, and what each runs."""
+    rows = [_row(worker, settings.lease_s) for worker in workers.list_workers(db)]
+    shown: dict[str, Any] = {"rows": rows, "names": _names(db, rows), "lease_s": settings.lease_s}
+    if wants_fragment(request):
+        return fragment(request, "worker_rows.html", title="Workers", final=False, **shown)
+    return page(request, "workers.html", **shown)
+
+
+def _row(worker: Worker, lease_s: float) -> WorkerRow:
+    nodes = tuple(node for node in worker.info.get("nodes") or () if isinstance(node, dict))
+    versions = worker.info.get("versions")
+    return WorkerRow(
+        worker=worker,
+        alive=worker.silent_s <= lease_s,
+        nodes=nodes,
+        versions={str(key): str(value) for key, value in versions.items()} if isinstance(versions, dict) else {},
+        gpus=sum(float(node.get("gpus") or 0) for node in nodes),
+    )
+
+
+def _names(db: Database, rows: list[WorkerRow]) -> dict[str, str]:
+    running = [row.worker.experiment_id for row in rows if row.worker.experiment_id is not None]
+    return {one: experiments.get_item(db, one).name or one for one in running}
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSetting:
+    """One setting of a profile, explained."""
+
+    key: str
+    value: str
+    said: bool  # whether the profile chose it, or it is the driver's default
+    meaning: str
+
+
+@router.get("/profiles")
+def list_profiles(request: Request) -> Response:
+    """What arms can start from, and the models that need no download."""
+    found = [(profile, [*_settings(profile)]) for profile in PROFILES.values()]
+    return page(request, "profiles.html", profiles=found, models=list(MODELS.values()))
+
+
+def _settings(profile: Profile) -> list[ProfileSetting]:
+    return [*_explained("driver", profile.driver), *_explained("engine", profile.engine, only_said=True)]
+
+
+def _explained(section: str, settings: BaseModel, *, only_said: bool = False) -> list[ProfileSetting]:
+    said = settings.model_dump(mode="json", exclude_unset=True)
+    return [
+        ProfileSetting(
+            f"{section}.{key}", _text(value), key in said, type(settings).model_fields[key].description or ""
+        )
+        for key, value in settings.model_dump(mode="json").items()
+        if key in said or not only_said
+    ]
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value) if value != [] else "none"

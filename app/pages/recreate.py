@@ -1,0 +1,25 @@
+"""The command that makes the same experiment again."""
+
+import json
+from typing import Any
+
+from starlette.requests import Request
+
+from app.pages.shell import href
+
+_END = "SPEC"
+
+
+def curl_of(request: Request, submitted: dict[str, Any]) -> str:
+    """A curl command with the spec as it was submitted; it can be pasted into a shell as it is."""
+    base = f"{request.url.scheme}://{request.url.netloc}{href(request, '/v1/experiments')}"
+    spec = spec_of(submitted)
+    end = _END
+    while end in spec.splitlines():
+        end += "_"
+    return f"curl --json @- '{base}' <<'{end}'\n{spec}\n{end}"
+
+
+def spec_of(submitted: dict[str, Any]) -> str:
+    """The spec as JSON, short lists on one line."""
+    return json.dumps(submitted, indent=2, ensure_ascii=False)

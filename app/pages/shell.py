@@ -1,0 +1,160 @@
+"""What every page stands in: templates, headers, errors as pages."""
+
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from app.errors import DatabaseUnavailable, RolloutLabError
+from app.pages import words
+from app.pages.assets import asset_path
+from app.version import VERSION
+
+STOP_POLLING = 286  # htmx takes it for "and do not ask again"
+POLICY = (
+    "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; object-src 'none'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+_SERVER_ERROR = 500
+
+templates = Environment(
+    loader=FileSystemLoader(Path(__file__).parent / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+templates.filters |= {
+    "ago": words.ago,
+    "direction": words.direction,
+    "formula": words.formula,
+    "interval": words.interval,
+    "isolate": words.isolate,
+    "metric_name": words.metric_name,
+    "metric_unit": words.metric_unit,
+    "number": words.number,
+    "plural": words.plural,
+    "seconds": words.seconds,
+    "shortened": words.shortened,
+    "signed": words.signed,
+    "utc": words.utc,
+}
+
+_Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class Refused(RolloutLabError):
+    """The request comes from a page elsewhere."""
+
+    status = 403
+    slug = "refused"
+    title = "Refused"
+
+
+class PageRoute(APIRoute):
+    """A route whose errors are pages, and whose answers carry the security headers."""
+
+    def get_route_handler(self) -> _Handler:
+        """Wrap FastAPI's own handler."""
+        handler = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            try:
+                response = await handler(request)
+            except RolloutLabError as error:
+                if error.status >= _SERVER_ERROR and not isinstance(error, DatabaseUnavailable):
+                    raise
+                response = error_page(request, error.status, error.title, error.detail)
+            except RequestValidationError as error:
+                said = "; ".join(f"{found['loc'][-1]}: {found['msg']}" for found in error.errors())
+                response = error_page(request, 422, "Invalid input", said)
+            for name, value in _HEADERS.items():
+                response.headers.setdefault(name, value)
+            return response
+
+        return guarded
+
+
+class PageRouter(APIRouter):
+    """Routes of pages: no part of the API's description."""
+
+    def __init__(self) -> None:
+        super().__init__(route_class=PageRoute, include_in_schema=False, default_response_class=HTMLResponse)
+
+
+def href(request: Request, path: str) -> str:
+    """A path as a browser asks for it, behind a proxy's prefix too."""
+    prefix: str = request.scope.get("root_path", "")
+    return f"{prefix.rstrip('/')}{path}"
+
+
+def wants_fragment(request: Request) -> bool:
+    """Whether htmx asks for a part of a page that is there already."""
+    return "hx-request" in request.headers and "hx-history-restore-request" not in request.headers
+
+
+def page(request: Request, template: str, status: int = 200, **context: Any) -> Response:
+    """A whole page."""
+    return HTMLResponse(_rendered(request, template, context), status, {"Cache-Control": "no-cache"})
+
+
+def fragment(
+    request: Request, template: str, *, title: str, back: str = "/experiments", final: bool = True, **context: Any
+) -> Response:
+    """A part of a page for htmx; the same as a page of its own for everybody else.
+
+    `final`: it will not change again, so whoever polls may stop.
+    """
+    headers = {"Cache-Control": "no-cache", "Vary": "HX-Request"}
+    body = _rendered(request, template, context)
+    if wants_fragment(request):
+        return HTMLResponse(body, STOP_POLLING if final else 200, headers)
+    alone = {"title": title, "back": back, "body": templates.filters["safe"](body)}
+    return HTMLResponse(_rendered(request, "alone.html", alone), 200, headers)
+
+
+def unchanged() -> Response:
+    """Nothing to swap in."""
+    return Response(status_code=204, headers={"Cache-Control": "no-cache", "Vary": "HX-Request"})
+
+
+def error_page(request: Request, status: int, title: str, detail: str) -> Response:
+    """What went wrong, in the frame of all pages; htmx shows it in place of what it asked for."""
+    template = "error_part.html" if wants_fragment(request) else "error.html"
+    return page(request, template, status, title=title, detail=detail, code=status)
+
+
+def refuse_strangers(request: Request) -> None:
+    """Only a page of this service may change anything.
+
+    A form elsewhere can make a browser post here, but not set htmx's header, and a browser says where a form is from.
+    """
+    if "hx-request" in request.headers or request.headers.get("sec-fetch-site") in ("same-origin", "none"):
+        return
+    origin = request.headers.get("origin", "").partition("://")[2]
+    if origin != request.headers.get("host"):
+        raise Refused("this form was not sent by a page of this service")
+
+
+def _rendered(request: Request, template: str, context: Mapping[str, Any]) -> str:
+    def link(path: str) -> str:
+        return href(request, path)
+
+    def static(name: str) -> str:
+        return href(request, asset_path(name))
+
+    return templates.get_template(template).render(
+        **context, href=link, static=static, path=request.url.path, version=VERSION
+    )

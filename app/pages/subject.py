@@ -1,0 +1,117 @@
+"""One experiment as its pages need it: read once per request."""
+
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from app.api.results import results_of
+from app.errors import InvalidInput, RolloutLabError
+from app.experiment.lifecycle import Status
+from app.experiment.plan import TrialPlan, plan_trials
+from app.experiment.resolution import ResolvedExperiment, resolve
+from app.experiment.results import Results
+from app.experiment.verdict import Comparison
+from app.pages.stored import Reading, read_results
+from app.store import experiments
+from app.store.engine import Database
+from app.store.experiments import ExperimentItem, ExperimentRow
+from app.store.ids import ExperimentId
+
+
+class UnreadableSpec(RolloutLabError):
+    """The stored spec was written by another version of this project."""
+
+    status = 409
+    slug = "unreadable-spec"
+    title = "Written by another version"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """An experiment, what it found, and what could not be read of it."""
+
+    row: ExperimentRow
+    resolved: ResolvedExperiment | None  # None where this version does not know what the spec names
+    plan: TrialPlan | None
+    reading: Reading
+
+    @property
+    def item(self) -> ExperimentItem:
+        """As lists show it."""
+        return self.row.item
+
+    @property
+    def results(self) -> Results:
+        """What it found, or has found so far."""
+        return self.reading.results
+
+    @property
+    def title(self) -> str:
+        """Its name, or what stands for one."""
+        return self.item.name or f"Experiment {self.item.id}"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether it will not change again."""
+        return self.item.status.terminal
+
+    @property
+    def seen(self) -> str:
+        """Changes whenever there is something new to see in the results."""
+        progress = self.item.progress
+        done = "" if progress is None else progress.trials_done
+        return f"{self.item.attempt}.{self.item.status}.{done}"
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Names of the arms, in the spec's order."""
+        return tuple(arm.name for arm in self.row.spec.arms)
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """Arms that are compared with the baseline, in the spec's order."""
+        return tuple(arm for arm in self.arms if arm != self.row.spec.baseline_name)
+
+    def comparisons_of(self, candidate: str) -> tuple[Comparison, ...]:
+        """A candidate's comparisons, primary metrics first."""
+        return tuple(found for found in self.results.comparisons if found.candidate == candidate)
+
+
+def load(db: Database, experiment_id: str) -> Subject:
+    """The experiment; NotFound if there is none."""
+    try:
+        row = experiments.get(db, ExperimentId(experiment_id))
+    except ValidationError as error:
+        item = experiments.get_item(db, ExperimentId(experiment_id))
+        raise UnreadableSpec(
+            f"The spec of experiment {item.id} ({item.name or 'without a name'}, {item.status}) was written by another "
+            f"version of Rollout Lab; this one cannot read {error.error_count()} of its fields."
+        ) from None
+    try:
+        resolved = resolve(row.spec)
+        plan = plan_trials(row.spec, resolved)
+    except InvalidInput:
+        resolved, plan = None, None
+    return Subject(row, resolved, plan, _reading(db, row, resolved))
+
+
+def known_of(item: ExperimentItem) -> dict[str, object]:
+    """What is true of an experiment's results whatever they say themselves."""
+    return {
+        "experiment_id": item.id,
+        "status": item.status,
+        "complete": item.status is Status.SUCCEEDED,
+        "simulated": item.simulated,
+    }
+
+
+def _reading(db: Database, row: ExperimentRow, resolved: ResolvedExperiment | None) -> Reading:
+    known = known_of(row.item)
+    if row.results is not None:
+        return read_results(row.results, known)
+    if resolved is not None:
+        results = results_of(db, row)
+        return Reading(results, method=f"{results.method.name} {results.method.version}")
+    nothing = read_results({}, known)
+    note = "The spec names a profile or a model preset that this version does not know, so nothing can be computed."
+    return Reading(nothing.results, (note,), nothing.method)

@@ -1,0 +1,142 @@
+"""Writing a spec: checked while it is typed, submitted when it is right."""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import parse_qs
+
+from fastapi import Depends
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from app.api.estimate import Cost, advice, cost_of
+from app.api.http import Db
+from app.errors import InvalidInput, RolloutLabError
+from app.experiment.document import Document, load
+from app.experiment.parsing import parse_experiment
+from app.experiment.plan import TrialPlan, plan_trials
+from app.experiment.resolution import ResolvedExperiment, resolve
+from app.experiment.spec import Experiment
+from app.pages.arms import Setting, settings_of
+from app.pages.recreate import spec_of
+from app.pages.shell import PageRouter, fragment, href, page, refuse_strangers, wants_fragment
+from app.pages.subject import load as load_subject
+from app.store import queue
+from app.store.engine import Database
+
+router = PageRouter()
+
+EXAMPLE = """\
+name: sync against async
+labels: {suite: demo}
+model: {preset: tiny-qwen2}
+workload:
+  prompts: {source: synthetic, count: 8, tokens: {distribution: fixed, value: 128}}
+  samples_per_prompt: 4
+  output: {stop: length, tokens: {distribution: lognormal, median: 96, sigma: 0.6, max: 512}}
+arms:
+  - {name: sync, profile: vllm-sync}
+  - {name: async, profile: vllm-async}
+baseline: sync
+plan: {blocks: 6}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a spec."""
+
+    line: int | None
+    pointer: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What a spec would do, or everything that is wrong with it."""
+
+    problems: tuple[Problem, ...] = ()
+    spec: Experiment | None = None
+    resolved: ResolvedExperiment | None = None
+    plan: TrialPlan | None = None
+    cost: Cost | None = None
+    advice: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """The fields of the posted form."""
+    body = (await request.body()).decode("utf-8", "replace")
+    return {key: values[-1] for key, values in parse_qs(body, keep_blank_values=True).items()}
+
+
+Form = Annotated[dict[str, str], Depends(_form)]
+
+
+@router.get("/submit")
+def get_form(request: Request, db: Db, like: str = "") -> Response:
+    """An empty form with an example in it, or with the spec of an experiment."""
+    text = spec_of(load_subject(db, like).row.submitted) if like else EXAMPLE
+    return _form_page(request, db, text, secrets.token_hex(8))
+
+
+@router.post("/submit/check")
+def check(request: Request, db: Db, form: Form) -> Response:
+    """What would come of the text as it is now; queues nothing."""
+    rehearsal = rehearse(db, form.get("spec", ""))
+    return fragment(request, "rehearsal.html", title="Submit", back="/submit", final=False, rehearsal=rehearsal)
+
+
+@router.post("/submit")
+def submit(request: Request, db: Db, form: Form) -> Response:
+    """Queue the experiment and go to its page; sent twice by a nervous finger, it is queued once."""
+    refuse_strangers(request)
+    text, ticket = form.get("spec", ""), form.get("ticket", "")[:64] or secrets.token_hex(8)
+    rehearsal = rehearse(db, text)
+    if rehearsal.spec is None:
+        return _form_page(request, db, text, ticket, rehearsal)
+    key = f"page-{ticket}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    queued = queue.enqueue(db, rehearsal.spec, idempotency_key=key)
+    where = href(request, f"/experiments/{queued.experiment_id}")
+    if wants_fragment(request):
+        return Response(status_code=204, headers={"HX-Redirect": where})
+    return RedirectResponse(where, 303)
+
+
+def _form_page(request: Request, db: Database, text: str, ticket: str, rehearsal: Rehearsal | None = None) -> Response:
+    shown: dict[str, Any] = {"text": text, "ticket": ticket, "rehearsal": rehearsal or rehearse(db, text)}
+    return page(request, "submit.html", 422 if rehearsal else 200, **shown)
+
+
+def rehearse(db: Database, text: str) -> Rehearsal:
+    """Read, resolve and plan a spec without queueing it."""
+    document = Document(None)
+    try:
+        document = load(text)
+        spec = parse_experiment(document.value)
+        resolved = resolve(spec)
+    except InvalidInput as error:
+        return Rehearsal(tuple(_problems(error, document)))
+    plan = plan_trials(spec, resolved)
+    return Rehearsal(
+        spec=spec,
+        resolved=resolved,
+        plan=plan,
+        cost=cost_of(db, spec, resolved, plan),
+        advice=tuple(advice(spec, resolved, plan)),
+        settings=tuple(settings_of(resolved.arms, everything=False)),
+    )
+
+
+def _problems(error: RolloutLabError, document: Document) -> list[Problem]:
+    return [_problem(one.pointer, one.detail, document) for one in error.errors]
+
+
+def _problem(pointer: str, detail: str, document: Document) -> Problem:
+    """A problem with its line: of the value it points at, or the line the parser names itself."""
+    if detail.startswith("line ") and not pointer:
+        number, _, said = detail.removeprefix("line ").partition(": ")
+        if number.isdecimal():
+            return Problem(int(number), pointer, said)
+    return Problem(document.line_of(pointer), pointer, detail)
