@@ -1,5 +1,7 @@
 """Which differences between resolved configurations follow from what the arms ask for."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -254,3 +256,48 @@ def test_people_are_told_of_settings_both_arms_have_and_of_unusual_ones() -> Non
 def test_people_are_not_told_of_defaults_only_one_driver_has() -> None:
     sync, other = arms()
     assert differing_settings(sync, other) == {"driver.api": ("llm", "async_llm")}
+
+
+# --- what vLLM 0.32 really does ------------------------------------------------------------------------------------
+
+REAL = json.loads((Path(__file__).parent / "vllm_0_32_configurations.json").read_text())
+
+
+@pytest.mark.parametrize("setting", REAL["settings"])
+def test_all_that_one_setting_changes_in_a_real_configuration_is_declared(setting: str) -> None:
+    real = REAL["settings"][setting]
+    sync = arms()[0]
+    changed = sync.engine.model_copy(update={setting: real["value"]})
+    other = sync.model_copy(update={"name": "async", "engine": changed})
+    report = check_parity((sync, other), engines(real["before"], real["after"]))
+    assert report.undeclared == ()
+    assert report.declared
+
+
+def test_limits_a_real_vllm_chooses_by_interface_are_undeclared_with_all_that_follows() -> None:
+    left = arms(engine={"max_num_seqs": None, "max_num_batched_tokens": None})
+    report = check_parity(left, engines(REAL["left_to_vllm"]["LLM"], REAL["left_to_vllm"]["AsyncLLM"]))
+    assert report.declared == ()
+    assert [one.values for one in report.undeclared[:2]] == [{"sync": 4096, "async": 2048}, {"sync": 256, "async": 128}]
+
+
+def test_real_engines_of_both_interfaces_differ_in_what_their_drivers_say() -> None:
+    real = REAL["sync_and_async"]
+    report = check_parity(arms(), engines(real["sync"], real["async"]))
+    assert report.undeclared == ()
+    assert [one.key for one in report.declared] == ["driver.api", "driver.engine_process", "driver.output_kind"]
+
+
+def test_a_real_engine_in_process_differs_in_its_executor_only() -> None:
+    real = REAL["sync_and_in_process"]
+    two = resolve(
+        a_spec(
+            arms=[
+                {"name": "sync", "profile": "vllm-sync"},
+                {"name": "async", "profile": "vllm-sync", "driver": {"engine_process": "in_process"}},
+            ]
+        )
+    ).arms
+    report = check_parity(two, engines(real["sync"], real["inproc"]))
+    assert report.undeclared == ()
+    assert {one.setting for one in report.declared} == {"driver.engine_process"}
