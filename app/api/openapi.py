@@ -1,7 +1,5 @@
-"""The API's description: `python -m app.api.openapi` writes docs/openapi.json."""
+"""The API's description."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -24,7 +22,6 @@ TAGS = [
     {"name": "problems", "description": "What errors mean."},
 ]
 _REF = "#/components/schemas/{model}"
-TARGET = Path(__file__).parents[2] / "docs" / "openapi.json"
 
 
 class DescribedApp(FastAPI):
@@ -63,17 +60,3 @@ def _leave_out_fastapis_own_errors(document: dict[str, Any]) -> None:
                 del operation["responses"]["422"]
     for name in ("HTTPValidationError", "ValidationError"):
         document["components"]["schemas"].pop(name, None)
-
-
-def main() -> None:
-    """Write docs/openapi.json."""
-    from app.main import create_app
-    from app.settings import Settings
-
-    document = create_app(Settings(database_url="postgresql+psycopg://")).openapi()
-    TARGET.parent.mkdir(exist_ok=True)
-    TARGET.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-
-
-if __name__ == "__main__":
-    main()
