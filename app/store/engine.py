@@ -157,7 +157,7 @@ def _postgres(url: str) -> Engine:
         pool_timeout=10,
         connect_args={
             "application_name": "rollout-lab",
-            "connect_timeout": 5,
+            "connect_timeout": 10,
             # A host that vanished without a word is noticed within a lease.
             "keepalives_idle": 10,
             "keepalives_interval": 5,

@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.experiment.records import EngineSample, RequestRecord
@@ -57,6 +57,7 @@ samples = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(records, max_size=5))
 def test_records_come_back_as_they_were(before: list[RequestRecord]) -> None:
     table = from_parquet(to_parquet(table_of_records(before)))
@@ -65,6 +66,7 @@ def test_records_come_back_as_they_were(before: list[RequestRecord]) -> None:
     assert records_of_table(table) == tuple(before)
 
 
+@settings(deadline=None)
 @given(st.lists(samples, max_size=5))
 def test_engine_samples_come_back_as_they_were(before: list[EngineSample]) -> None:
     table = from_parquet(to_parquet(table_of_samples(before)))

@@ -45,6 +45,7 @@ def processes() -> Iterator[list[Process]]:
         process.join()
 
 
+@pytest.mark.timeout(900)  # half a minute, unless the machine has other work
 def test_a_storm_of_claims_gives_every_experiment_to_one_worker(
     db: Database, url: str, processes: list[Process]
 ) -> None:
