@@ -1,6 +1,6 @@
 """What the harness costs: each driver against a bare loop that does nothing but call vLLM.
 
-    python -m benchmarks.drivers [--driver llm] [--pairs 60] [--samples 32] [--tokens 128] [--model tiny-qwen2]
+    python -m benchmarks.drivers [--driver llm] [--pairs 60] [--samples 4 32] [--tokens 128] [--model tiny-qwen2]
 
 Both use the same engine and, in each pair, the same requests, in alternating order. The ratio is the driver's reported
 throughput over the bare loop's: 1 is free, below 1 is what the harness costs. Needs vLLM.
@@ -11,6 +11,7 @@ import asyncio
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.experiment.plan import Phase, PlannedTrial
@@ -23,6 +24,8 @@ from workers.drivers import make_driver
 from workers.drivers.base import Batch, Rollout
 from workers.workload import Workload
 
+Bare = Callable[[Any, Batch, list[Any]], float]
+
 DRIVERS: dict[str, dict[str, Any]] = {
     "llm": {"profile": "vllm-sync"},
     "llm-in-process": {"profile": "vllm-sync", "driver": {"engine_process": "in_process"}},
@@ -32,29 +35,36 @@ DRIVERS: dict[str, dict[str, Any]] = {
 }
 
 
-def experiment(arguments: argparse.Namespace) -> Experiment:
+@dataclass
+class Pairs:
+    """What the pairs gave: seconds, and +1 where the driver went first."""
+
+    bare_s: list[float] = field(default_factory=list)
+    driver_s: list[float] = field(default_factory=list)
+    harness_s: list[float] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+
+
+def experiment(arguments: argparse.Namespace, samples: int) -> Experiment:
     """The workload of every pair."""
+    longest = 128 + arguments.tokens
     return Experiment.model_validate(
         {
             "model": {"preset": arguments.model},
-            "engine": {"max_num_seqs": 256, "max_num_batched_tokens": 10240},
-            "workload": _workload(arguments),
+            "engine": {"max_num_seqs": 256, "max_num_batched_tokens": 10240, "max_model_len": longest},
+            "workload": {
+                "prompts": {
+                    "source": "synthetic",
+                    "count": samples,
+                    "tokens": {"distribution": "fixed", "value": 128},
+                },
+                "samples_per_prompt": 1,
+                "output": {"stop": "length", "tokens": {"distribution": "fixed", "value": arguments.tokens}},
+                "sampling": {"per_request_seed": False},
+            },
             "arms": [{"name": arguments.driver} | DRIVERS[arguments.driver]],
         }
     )
-
-
-def _workload(arguments: argparse.Namespace) -> dict[str, Any]:
-    return {
-        "prompts": {
-            "source": "synthetic",
-            "count": arguments.samples,
-            "tokens": {"distribution": "fixed", "value": 128},
-        },
-        "samples_per_prompt": 1,
-        "output": {"stop": "length", "tokens": {"distribution": "fixed", "value": arguments.tokens}},
-        "sampling": {"per_request_seed": False},
-    }
 
 
 def bare_llm(driver: Any, batch: Batch, params: list[Any]) -> float:
@@ -98,67 +108,64 @@ def makespan_s(rollout: Rollout) -> float:
     return max(r.delivered_s for r in rollout.records) - min(r.arrived_s for r in rollout.records)
 
 
-def run_pairs(
-    driver: Any,
-    bare: Callable[[Any, Batch, list[Any]], float],
-    workload: Workload,
-    settings: DriverSettings,
-    pairs: int,
-) -> tuple[list[float], list[float], list[float], list[float]]:
-    """Seconds of the bare loop, of the driver, CPU seconds of the harness; +1 where the bare loop went first."""
-    bare_s, driver_s, harness_s, positions = [], [], [], []
+def run_pairs(driver: Any, bare: Bare, workload: Workload, settings: DriverSettings, pairs: int) -> Pairs:
+    """Alternating pairs, after two that warm the engine up."""
+    kept = Pairs()
     for pair in range(-2, pairs):
-        trial = PlannedTrial(slot=0, phase=Phase.MEASURED, block=pair + 2, arm="", position=0)
-        batch = workload.batch(trial)
-        times: dict[str, float] = {}
-        cpu = 0.0
-        for which in ("bare", "driver") if pair % 2 == 0 else ("driver", "bare"):
+        batch = workload.batch(PlannedTrial(slot=0, phase=Phase.MEASURED, block=pair + 2, arm="", position=0))
+        bare_first = pair % 2 == 0
+        times: dict[bool, float] = {}
+        harness_s = 0.0
+        for is_bare in (bare_first, not bare_first):
             driver.reset_prefix_cache()
-            if which == "bare":
-                times[which] = bare(driver, batch, sampling_params(batch, settings))
+            if is_bare:
+                times[True] = bare(driver, batch, sampling_params(batch, settings))
             else:
                 rollout = driver.rollout(batch, settings)
-                times[which], cpu = makespan_s(rollout), rollout.harness.cpu_s
-        if pair >= 0:  # the first two warm the engine up
-            bare_s.append(times["bare"])
-            driver_s.append(times["driver"])
-            harness_s.append(cpu)
-            positions.append(1.0 if pair % 2 == 0 else -1.0)
-    return bare_s, driver_s, harness_s, positions
+                times[False], harness_s = makespan_s(rollout), rollout.harness.cpu_s
+        if pair >= 0:
+            kept.bare_s.append(times[True])
+            kept.driver_s.append(times[False])
+            kept.harness_s.append(harness_s)
+            kept.positions.append(-1 if bare_first else 1)
+    return kept
+
+
+def row(name: str, samples: int, tokens: int, pairs: Pairs) -> str:
+    """Ratio of throughputs with its 95 % interval, and the harness's share of CPU time."""
+    # Less time is more throughput: the driver's throughput over the bare loop's is bare time over driver time.
+    result = compare_paired(pairs.driver_s, pairs.bare_s, pairs.positions, confidence=0.95)
+    if isinstance(result, NoEstimate):
+        return f"| {name} | {samples} x {tokens} | {result.reason} |"
+    ratio = result.log_ratio.transformed(to_ratio)
+    share = 100.0 * statistics.mean(cpu / s for cpu, s in zip(pairs.harness_s, pairs.driver_s, strict=True))
+    return (
+        f"| {name} | {samples} x {tokens} | {result.blocks} | {statistics.mean(pairs.bare_s):.3f} "
+        f"| {ratio.value:.4f} | {ratio.low:.4f} to {ratio.high:.4f} | {100 * result.sd:.1f} % | {share:.2f} % |"
+    )
 
 
 def main() -> None:
-    """Print one row: ratio of throughputs with its 95 % interval, and the harness's share of the CPU time."""
+    """Print one row per size."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--driver", choices=DRIVERS, default="llm")
     parser.add_argument("--pairs", type=int, default=60)
-    parser.add_argument("--samples", type=int, default=32)
+    parser.add_argument("--samples", type=int, nargs="+", default=[32])
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--model", default="tiny-qwen2")
     arguments = parser.parse_args()
-    spec = experiment(arguments)
-    resolved = resolve(spec)
-    (arm,) = resolved.arms
+    (arm,) = resolve(experiment(arguments, 1)).arms
     driver = make_driver(arm, sleep_mode=False, seed=0)
     started = driver.start()
-    workload = Workload(spec, resolved, started.vocab_size, driver.encode)
-    bare = bare_llm if arguments.driver.startswith("llm") else bare_async_llm
-    bare_s, driver_s, harness_s, positions = run_pairs(driver, bare, workload, arm.driver, arguments.pairs)
+    print("| driver | samples x tokens | pairs | bare s | throughput ratio | 95 % interval | pair sd | harness CPU |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
+    for samples in arguments.samples:
+        spec = experiment(arguments, samples)
+        workload = Workload(spec, resolve(spec), started.vocab_size, driver.encode)
+        bare = bare_llm if arguments.driver.startswith("llm") else bare_async_llm
+        pairs = run_pairs(driver, bare, workload, arm.driver, arguments.pairs)
+        print(row(arguments.driver, samples, arguments.tokens, pairs), flush=True)
     driver.stop()
-    result = compare_paired(driver_s, bare_s, [int(-sign) for sign in positions], confidence=0.95)
-    if isinstance(result, NoEstimate):
-        raise SystemExit(result.reason)
-    ratio = result.log_ratio.transformed(to_ratio)
-    share = 100.0 * statistics.mean(cpu / s for cpu, s in zip(harness_s, driver_s, strict=True))
-    print(
-        "| driver | samples x tokens | pairs | bare s | throughput ratio | 95 % interval | sd of a pair | harness CPU |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
-    print(
-        f"| {arguments.driver} | {arguments.samples} x {arguments.tokens} | {result.blocks} "
-        f"| {statistics.mean(bare_s):.3f} | {ratio.value:.4f} | {ratio.low:.4f} to {ratio.high:.4f} "
-        f"| {100 * result.sd:.1f} % | {share:.2f} % |"
-    )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from app.errors import EngineDied, EngineStalled
-from app.experiment.plan import PlannedTrial, TrialPlan
+from app.experiment.conditions import disturbance
+from app.experiment.plan import Phase, PlannedTrial, TrialPlan, repeat_block
 from app.experiment.records import TrialResult, TrialState
 from app.experiment.spec import Driver as DriverSettings
 from workers.drivers.base import Batch, TrialOutcome
@@ -59,13 +60,14 @@ class TrialRules:
 def run_trials(
     plan: TrialPlan, engines: EnginePool, workload: Batches, rules: TrialRules, watch: Watch
 ) -> Iterator[TrialResult]:
-    """Run the plan, one result per trial as soon as it exists.
+    """Run the plan, one result per trial as soon as it exists; then, within bounds, blocks that were disturbed again.
 
     A trial whose engine dies or stalls is a failed result; the engine is replaced and the plan goes on. Raises what
     the watch raises, and an arm's failure once it fails twice in a row.
     """
     failures: Counter[str] = Counter()
-    for trial in plan.trials:
+    repeats = _Repeats(plan)
+    for trial in repeats.trials():
         watch.check_between_trials()
         watch.current = trial
         started_at, began = time.time(), time.monotonic()
@@ -79,6 +81,7 @@ def run_trials(
                 raise
             continue
         failures[trial.arm] = 0
+        repeats.note(trial, outcome)
         yield TrialResult(
             planned=trial,
             state=TrialState.SUCCEEDED,
@@ -89,6 +92,26 @@ def run_trials(
             harness=outcome.rollout.harness,
             conditions=outcome.conditions,
         )
+
+
+class _Repeats:
+    """Which blocks have to run again."""
+
+    def __init__(self, plan: TrialPlan) -> None:
+        self._plan = plan
+        self._disturbed: list[int] = []
+
+    def trials(self) -> Iterator[PlannedTrial]:
+        """The plan's trials, then those of repeats; a repeat that is disturbed too is not repeated."""
+        yield from self._plan.trials
+        for number, block in enumerate(self._disturbed[: self._plan.most_repeats]):
+            yield from repeat_block(self._plan, block, number)
+
+    def note(self, trial: PlannedTrial, outcome: TrialOutcome) -> None:
+        """See whether a finished trial was left alone."""
+        disturbed = trial.phase is Phase.MEASURED and disturbance(outcome.conditions) is not None
+        if disturbed and trial in self._plan.trials and trial.block not in self._disturbed:
+            self._disturbed.append(trial.block)
 
 
 def _run(trial: PlannedTrial, engines: EnginePool, workload: Batches, rules: TrialRules, watch: Watch) -> TrialOutcome:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from app.experiment.conditions import disturbance
 from app.experiment.fairness import Fairness, TrialWork, check_fairness
 from app.experiment.metrics import TrialSummary
 from app.experiment.plan import Phase
@@ -22,8 +23,13 @@ def blocks_of(trials: Sequence[TrialSummary]) -> Blocks:
 
 
 def succeeded(trial: TrialSummary) -> bool:
-    """Whether the trial counts."""
+    """Whether the trial ran to its end."""
     return trial.state is TrialState.SUCCEEDED
+
+
+def counts(trial: TrialSummary | None) -> bool:
+    """Whether a comparison may rest on the trial."""
+    return trial is not None and succeeded(trial) and disturbance(trial.conditions) is None
 
 
 def fairness_of(blocks: Blocks, arms: Sequence[str]) -> Fairness:
@@ -46,16 +52,16 @@ class Pair:
 
     @classmethod
     def of(cls, blocks: Blocks, baseline: str, candidate: str) -> "Pair":
-        """A trial that failed takes its whole block with it."""
+        """A trial that failed or was disturbed takes its whole block with it."""
         done: dict[int, tuple[TrialSummary, TrialSummary]] = {}
         dropped: dict[int, str] = {}
         for block, by_arm in blocks.items():
             ours, theirs = by_arm.get(baseline), by_arm.get(candidate)
-            if ours is not None and theirs is not None and succeeded(ours) and succeeded(theirs):
+            if ours is not None and theirs is not None and counts(ours) and counts(theirs):
                 done[block] = (ours, theirs)
             elif ours is not None or theirs is not None:
                 dropped[block] = "; ".join(
-                    _why_not(arm, by_arm.get(arm)) for arm in (baseline, candidate) if not _counts(by_arm.get(arm))
+                    _why_not(arm, by_arm.get(arm)) for arm in (baseline, candidate) if not counts(by_arm.get(arm))
                 )
         return cls(baseline, candidate, done, dropped)
 
@@ -66,11 +72,9 @@ class Pair:
         return all(known) and known != [{0.0}, {0.0}]
 
 
-def _counts(trial: TrialSummary | None) -> bool:
-    return trial is not None and succeeded(trial)
-
-
 def _why_not(arm: str, trial: TrialSummary | None) -> str:
     if trial is None:
         return f"{arm} has not run"
+    if succeeded(trial):
+        return f"{arm} was disturbed: {disturbance(trial.conditions)}"
     return f"{arm} failed: {trial.error}" if trial.error else f"{arm} failed"

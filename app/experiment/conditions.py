@@ -7,6 +7,7 @@ from statistics import median
 from pydantic import Field
 
 from app.experiment.metrics import TrialSummary
+from app.experiment.records import Conditions
 from app.experiment.spec import SpecModel
 
 
@@ -41,7 +42,16 @@ class ResultWarning(SpecModel):
 
 SHARE = 0.01  # of a trial: what the harness may cost before it is worth a warning
 OTHERS_PCT = 10.0  # of all CPUs: what other processes may take
+DISTURBED_PCT = 25.0  # of all CPUs: beyond it a trial says more of the host than of its arm
 SHORTEST_S = 0.5  # CPU times tick in hundredths of a second: over less than this they say nothing of a share
+
+
+def disturbance(conditions: Conditions | None) -> str | None:
+    """Why a trial cannot be trusted, if the host was not left alone; its block is dropped and repeated."""
+    percent = None if conditions is None else conditions.other_cpu_pct
+    if percent is None or percent <= DISTURBED_PCT:
+        return None
+    return f"other processes took {percent:.0f} % of the CPUs"
 
 
 def condition_warnings(trials: Sequence[TrialSummary]) -> Iterator[ResultWarning]:

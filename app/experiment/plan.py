@@ -49,6 +49,9 @@ class TrialPlan(SpecModel):
     )
     residency: Residency = Field(description="`resident`: every engine starts once; `restart`: anew for every trial.")
     engine_starts: int = Field(description="How many times an engine is started.")
+    most_repeats: int = Field(
+        description="Most blocks that are run again, because another process disturbed the host during one of them."
+    )
     samples_per_trial: int | None = Field(description="Samples one trial generates, where known before it runs.")
     longest_sample_tokens: int = Field(description="Most tokens of prompt and output together.")
 
@@ -85,8 +88,25 @@ def plan_trials(spec: Experiment, resolved: ResolvedExperiment) -> TrialPlan:
         engines=engines,
         residency=Residency.RESTART if restart else Residency.RESIDENT,
         engine_starts=len(measured) if restart else len(engines),
+        most_repeats=max(1, spec.plan.blocks // 3),
         samples_per_trial=_samples(spec),
         longest_sample_tokens=(longest_prompt(spec) or 0) + longest_output(spec),
+    )
+
+
+def repeat_block(plan: TrialPlan, block: int, number: int) -> tuple[PlannedTrial, ...]:
+    """The ``number``-th repeat (from 0): the trials of a block once more, in the same order, as a block of its own."""
+    measured = plan.measured
+    again = [trial for trial in plan.trials if trial.block == block and trial.phase is Phase.MEASURED]
+    return tuple(
+        trial.model_copy(
+            update={
+                "block": measured[-1].block + 1 + number,
+                "slot": len(measured) + number * len(again) + offset,
+                "fresh_engine": plan.residency is Residency.RESTART,
+            }
+        )
+        for offset, trial in enumerate(again)
     )
 
 

@@ -130,6 +130,8 @@ def resolve(spec: Experiment) -> ResolvedExperiment:
             errors += [FieldError(f"/arms/{index}{e.pointer}", e.detail) for e in _arm_errors(spec, settings)]
     if errors:
         raise InvalidInput.of(tuple(errors))
+    if spec.calibrate:
+        arms.append(arms[0].model_copy(update={"name": f"{arms[0].name} again"}))
     return ResolvedExperiment(arms=tuple(arms), baseline=spec.baseline_name)
 
 
@@ -186,6 +188,8 @@ def _name_errors(spec: Experiment) -> list[FieldError]:
             errors.append(FieldError(f"/arms/{index}/name", f"another arm is called {name!r}; names must differ"))
     if spec.baseline is not None and spec.baseline not in names:
         errors.append(FieldError("/baseline", f"no arm is called {spec.baseline!r}; the arms are {', '.join(names)}"))
+    if spec.calibrate and len(names) > 1:
+        errors.append(FieldError("/arms", f"calibrate runs one arm against itself; there are {len(names)}"))
     if isinstance(spec.model, PresetModel) and spec.model.preset not in MODELS:
         errors.append(
             FieldError("/model/preset", f"unknown preset {spec.model.preset!r}; there are {', '.join(MODELS)}")

@@ -453,6 +453,11 @@ class Experiment(SpecModel):
         examples=[[{"name": "sync", "profile": "vllm-sync"}, {"name": "async", "profile": "vllm-async"}]],
     )
     baseline: str | None = Field(None, description="Arm the others are compared with; the first if absent.")
+    calibrate: bool = Field(
+        False,
+        description="Run the one arm against itself: an A/A experiment. Its noise is kept, and later results of that "
+        "arm are judged beside it.",
+    )
     replicas: Literal[1] = Field(1, description="Engines per arm; this version runs one.")
     plan: PlanSettings = Field(PlanSettings(), description="How often and in which order the arms run.")
     decision: Decision = Field(Decision(), description="How a verdict is reached.")

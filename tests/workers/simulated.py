@@ -30,8 +30,8 @@ class Run:
 class SimulatedEngineHandle:
     """A simulated engine that writes down what it was asked to do."""
 
-    def __init__(self, arm: str, engine: SimulatedEngine, journal: list[str]) -> None:
-        self._arm, self._engine, self._journal = arm, engine, journal
+    def __init__(self, arm: str, engine: SimulatedEngine, pool: "SimulatedPool") -> None:
+        self._arm, self._engine, self._pool = arm, engine, pool
 
     def rollout(
         self, batch: Batch, settings: DriverSettings, reset: bool, watch: Watch, grace_s: float
@@ -40,8 +40,9 @@ class SimulatedEngineHandle:
         del reset, grace_s
         watch.begin_trial()
         settling = all(request.max_tokens <= 16 for request in batch.requests)
-        self._journal.append(f"{'settle' if settling else 'run'} {self._arm}")
-        return TrialOutcome(self._engine.rollout(batch, settings), Conditions())
+        self._pool.journal.append(f"{'settle' if settling else 'run'} {self._arm}")
+        busy = 90.0 if batch.slot in self._pool.disturbed_slots else 1.0
+        return TrialOutcome(self._engine.rollout(batch, settings), Conditions(other_cpu_pct=busy))
 
 
 class SimulatedPool:
@@ -49,13 +50,14 @@ class SimulatedPool:
 
     def __init__(self, resolved: ResolvedExperiment, takes_turns: bool = False) -> None:
         self.journal: list[str] = []
+        self.disturbed_slots: set[int] = set()
         self._takes_turns = takes_turns
         self._awake: str | None = None
         self._settings = {arm.name: arm for arm in resolved.arms}
         self._engines = {name: self._new(name) for name in self._settings}
 
     def _new(self, arm: str) -> SimulatedEngineHandle:
-        return SimulatedEngineHandle(arm, SimulatedEngine(self._settings[arm], seed=0), self.journal)
+        return SimulatedEngineHandle(arm, SimulatedEngine(self._settings[arm], seed=0), self)
 
     def ready(self, arm: str, fresh: bool) -> tuple[SimulatedEngineHandle, bool]:
         """The arm's engine; unsettled if it is new or was asleep."""

@@ -118,3 +118,18 @@ def test_a_draining_worker_hands_back_between_trials() -> None:
     run.watch.drain()
     with pytest.raises(Draining):
         next(trials)
+
+
+def test_a_disturbed_block_is_run_again_at_the_end_in_the_same_order() -> None:
+    run = a_run(a_simulated_spec(plan={"blocks": 4, "warmup_trials": 0}))
+    run.pool.disturbed_slots = {3}
+    results = results_of(run)
+    repeated = [(result.planned.block, result.planned.arm, result.planned.slot) for result in results[8:]]
+    assert repeated == [(4, "async", 8), (4, "sync", 9)]
+
+
+def test_repeats_are_bounded_and_a_disturbed_repeat_is_not_repeated() -> None:
+    run = a_run(a_simulated_spec(plan={"blocks": 6, "warmup_trials": 0}))
+    run.pool.disturbed_slots = set(range(100))
+    assert run.plan.most_repeats == 2
+    assert len(results_of(run)) == 12 + 4
