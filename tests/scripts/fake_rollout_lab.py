@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -40,6 +41,8 @@ def serve() -> None:
     signal.signal(signal.SIGTERM, stop)
     keep_pid(os.getpid())
     keep_pid(child.pid)
+    if MODE == "dies":
+        threading.Timer(2, stop).start()
     ThreadingHTTPServer((os.environ["ROLLOUT_LAB_HOST"], int(os.environ["ROLLOUT_LAB_PORT"])), Handler).serve_forever()
 
 

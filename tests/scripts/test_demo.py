@@ -107,6 +107,13 @@ def test_a_service_that_does_not_start_shows_the_end_of_its_log(checkout: Checko
     assert "no such database" in errors
 
 
+def test_a_service_that_ends_is_not_waited_for(checkout: Checkout) -> None:
+    code, _, errors = checkout.demo(FAKE_MODE="dies", FAKE_SUBMIT_S="600")
+    assert code == 1
+    assert "the service ended by itself" in errors
+    assert checkout.survivors() == []
+
+
 def test_what_the_service_leaves_behind_is_ended_too(checkout: Checkout) -> None:
     code, _, errors = checkout.demo(FAKE_MODE="forgetful")
     assert code == 0, errors
