@@ -36,13 +36,13 @@ class Refused(RolloutLabError):
 class Client:
     """A connection to one service."""
 
-    def __init__(self, url: str, *, timeout_s: float = 30.0) -> None:
+    def __init__(self, url: str, *, timeout_s: float = 120.0) -> None:
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
             raise InvalidInput(f"{url!r} is not the address of a service, like http://127.0.0.1:8321")
         self.url = url.rstrip("/")
         self._http = httpx.Client(
             base_url=self.url,
-            timeout=timeout_s,
+            timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 10.0)),  # a service that starts takes its time
             headers={"User-Agent": f"rollout-lab/{VERSION}"},
             trust_env=urlsplit(url).hostname not in _LOOPBACK,  # a proxy has no way to this host
         )
