@@ -18,15 +18,17 @@ from app.errors import (
 from app.experiment.comparison import should_stop_early
 from app.experiment.lifecycle import Current, Failure, Progress, Status, Step
 from app.experiment.metrics import summarise
+from app.experiment.noise import NoiseKeys, floor_of, noise_keys, noise_of
 from app.experiment.parity import check_parity
 from app.experiment.plan import Phase, TrialPlan, plan_trials
 from app.experiment.records import ResolvedArm, TrialResult, TrialState
 from app.experiment.resolution import ArmSettings, ResolvedExperiment, resolve
-from app.experiment.results import Results, TrialSummary, build_results
+from app.experiment.results import NoiseFloor, Results, TrialSummary, build_results
 from app.experiment.spec import Experiment, Parity
 from app.settings import Settings
 from app.store import queue, trials
 from app.store.engine import Database
+from app.store.noise import keep_noise, noise_under
 from workers.arms import Engine
 from workers.cluster import Cluster, Place
 from workers.engines import Engines
@@ -81,16 +83,7 @@ class Attempt:
     def finish(self, status: Status, reason: str, failure: Failure | None = None) -> None:
         """End the experiment with everything that was found."""
         self._step = Step.FINISHING
-        results = build_results(
-            self.lease.experiment_id,
-            spec=self.spec,
-            resolved=self.resolved,
-            plan=self.plan,
-            status=status,
-            arms=self.arms,
-            trials=self.summaries,
-            failure=failure,
-        )
+        results = self._results(status, failure)
         self._stored(
             lambda: queue.finish(
                 self._db,
@@ -102,6 +95,34 @@ class Attempt:
                 reason=reason,
             )
         )
+
+    def _results(self, status: Status, failure: Failure | None) -> Results:
+        return build_results(
+            self.lease.experiment_id,
+            spec=self.spec,
+            resolved=self.resolved,
+            plan=self.plan,
+            status=status,
+            arms=self.arms,
+            trials=self.summaries,
+            failure=failure,
+            noise=None if self.spec.calibrate else self._stored(self._known_noise),
+        )
+
+    def keep_noise(self) -> None:
+        """After an A/A experiment: what later results of its arm are judged beside."""
+        results = self._results(Status.SUCCEEDED, None)
+        found = noise_of(results)
+        if found is not None:
+            keys = self._noise_keys()[0]
+            self._stored(lambda: keep_noise(self._db, self.lease.experiment_id, keys, found))
+
+    def _known_noise(self) -> NoiseFloor | None:
+        return floor_of(noise_under(self._db, [keys.fingerprint for keys in self._noise_keys()]))
+
+    def _noise_keys(self) -> tuple[NoiseKeys, ...]:
+        started = {arm.arm: arm for arm in self.arms}
+        return tuple(noise_keys(self.spec, arm, started.get(arm.name)) for arm in self.resolved.arms)
 
     def hand_back(self, reason: str) -> None:
         """Give the experiment to another worker."""
@@ -140,6 +161,8 @@ def run_experiment(db: Database, cluster: Cluster, settings: Settings, claim: qu
     with Heartbeat(db, claim.lease, settings.lease_s, attempt.progress, watch):
         try:
             _measure(attempt, cluster, settings)
+            if claim.spec.calibrate:
+                attempt.keep_noise()
             attempt.finish(Status.SUCCEEDED, "all blocks done")
         except Cancelled as error:
             attempt.finish(Status.CANCELLED, error.detail)

@@ -6,14 +6,20 @@ from itertools import groupby
 from pydantic import BaseModel, Field
 
 from app.errors import InvalidInput
+from app.experiment.comparison import decision_level
 from app.experiment.lifecycle import Status
+from app.experiment.noise import floor_of, noise_keys
 from app.experiment.plan import TrialPlan
 from app.experiment.resolution import ArmSettings, ResolvedExperiment, resolve
 from app.experiment.spec import Experiment
+from app.stats.estimate import to_percent
+from app.stats.paired import Analysis
+from app.stats.power import detectable_effect
 from app.store import experiments, trials
 from app.store.engine import Database
 from app.store.experiments import ExperimentRow
 from app.store.ids import ExperimentId
+from app.store.noise import noise_anywhere
 
 EARLIER = 20  # experiments of the same model that are looked at, newest first
 
@@ -35,6 +41,15 @@ class Cost(BaseModel):
     )
     estimated_gpu_s: float | None = Field(
         description="GPU seconds: that times the GPUs; null without an estimate or a GPU.", examples=[None]
+    )
+    noise_pct: float | None = Field(
+        description="Standard deviation of one block's ratio, from A/A experiments (`calibrate`) with an arm of these "
+        "settings and this workload, on whatever host; null if there is none.",
+        examples=[0.3],
+    )
+    detectable_effect_pct: float | None = Field(
+        description="Smallest change the plan's blocks find with 80 % probability at that noise; null without it.",
+        examples=[0.5],
     )
     based_on: str | None = Field(description="The earlier experiment.", examples=["0f8e5c1d2b3a4956"])
     reason: str | None = Field(
@@ -65,6 +80,7 @@ def cost_of(db: Database, spec: Experiment, resolved: ResolvedExperiment, plan: 
     found = _like(db, spec, resolved)
     seconds = None if found is None else _seconds(plan, found[1])
     gpus = 0 if found is None else found[1].gpus
+    noise = floor_of(noise_anywhere(db, [noise_keys(spec, arm, None).settings for arm in resolved.arms]))
     return Cost(
         trials=len(plan.measured),
         warmup_trials=len(plan.trials) - len(plan.measured),
@@ -73,9 +89,20 @@ def cost_of(db: Database, spec: Experiment, resolved: ResolvedExperiment, plan: 
         order=plan.order,
         estimated_s=None if seconds is None else round(seconds, 1),
         estimated_gpu_s=round(seconds * gpus, 1) if seconds is not None and gpus else None,
+        noise_pct=None if noise is None else round(noise.noise_pct, 3),
+        detectable_effect_pct=None if noise is None else _detectable_pct(noise.noise_pct, spec),
         based_on=None if found is None else found[0],
         reason=None if found else "no earlier experiment ran these arms with this model and workload",
     )
+
+
+def _detectable_pct(noise_pct: float, spec: Experiment) -> float | None:
+    blocks = spec.plan.blocks
+    if blocks < 2:
+        return None
+    analysis: Analysis = "narrower" if blocks >= 4 and blocks % 2 == 0 and len(spec.arms) == 2 else "paired"
+    effect = detectable_effect(noise_pct / 100.0, blocks, analysis, alpha=decision_level(spec))
+    return round(to_percent(effect), 3)
 
 
 def _seconds(plan: TrialPlan, earlier: _Earlier) -> float:

@@ -1,9 +1,10 @@
-"""rollout-lab submit, watch"""
+"""rollout-lab submit, calibrate, watch"""
 
 import secrets
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -55,27 +56,58 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Submit an experiment."""
-    from app.client import Client, Refused
-
-    text = sys.stdin.buffer.read() if str(file) == "-" else _read(file)
-    document = load(text)
+    document, lines = _document(file)
     value = document.value
     for assignment in set_ or ():
         value = _assigned(value, assignment)
+    submission = Submission(file, lines, document, value)
+    _submit(submission, url, wait=wait or bool(fail_on), fail_on=fail_on or [], dry_run=dry_run, as_json=as_json)
+
+
+def calibrate(
+    file: Annotated[Path, typer.Argument(help="Spec in YAML or JSON; - is stdin.")],
+    *,
+    arm: Annotated[str, typer.Option(help="Which of its arms; the baseline if not given.")] = "",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end and print the noise.")] = False,
+    url: Url = "",
+    as_json: AsJson = False,
+) -> None:
+    """Run one arm of a spec against itself, and keep the noise that later results of it are judged beside."""
+    document, lines = _document(file)
+    value = _against_itself(document.value, arm)
+    submission = Submission(file, lines, document, value)
+    _submit(submission, url, wait=wait, fail_on=[], dry_run=False, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A spec on its way to the service, and where it came from."""
+
+    file: Path
+    lines: list[str]
+    document: Document
+    value: Any
+
+
+def _submit(
+    submission: Submission, url: str, *, wait: bool, fail_on: list[FailOn], dry_run: bool, as_json: bool
+) -> None:
+    from app.client import Client, Refused
+
     with Client(service_url(url)) as client:
         try:
             if dry_run:
-                _print_rehearsal(client.rehearse(value), as_json)
+                _print_rehearsal(client.rehearse(submission.value), as_json)
                 return
-            experiment = client.submit(value, idempotency_key=secrets.token_hex(16))
+            experiment = client.submit(submission.value, idempotency_key=secrets.token_hex(16))
         except Refused as refused:
             if refused.http_status != InvalidInput.status:
                 raise
-            _print_problems(refused, file, text.decode(errors="replace").splitlines(), document)
+            _print_problems(refused, submission.file, submission.lines, submission.document)
             raise typer.Exit(Exit.USAGE) from None
-        if wait or fail_on:
+        if wait:
             say(f"Submitted {experiment['id']}; {client.page_of(experiment['id'])}")
-            _wait(client, experiment["id"], fail_on or [], as_json)
+            _wait(client, experiment["id"], fail_on, as_json)
         elif as_json:
             _print_json(experiment)
         else:
@@ -93,6 +125,24 @@ def watch(experiment_id: ExperimentId, fail_on: FailOns = None, url: Url = "", a
 
 
 # --- the spec ------------------------------------------------------------------------------------------------------
+
+
+def _document(file: Path) -> tuple[Document, list[str]]:
+    text = sys.stdin.buffer.read() if str(file) == "-" else _read(file)
+    return load(text), text.decode(errors="replace").splitlines()
+
+
+def _against_itself(value: Any, arm: str) -> Any:
+    """The spec with one arm, to be run against itself; what is wrong with the spec is the service's to say."""
+    if not isinstance(value, dict) or not isinstance(value.get("arms"), list):
+        return value
+    arms = [one for one in value["arms"] if isinstance(one, dict)]
+    wanted = arm or value.get("baseline") or (arms[0].get("name") if arms else "")
+    chosen = [one for one in arms if one.get("name") == wanted]
+    if not chosen:
+        names = ", ".join(str(one.get("name")) for one in arms)
+        raise InvalidInput(f"no arm is called {wanted!r}; the arms are {names}")
+    return {key: item for key, item in value.items() if key != "baseline"} | {"arms": chosen[:1], "calibrate": True}
 
 
 def _read(file: Path) -> bytes:

@@ -104,6 +104,9 @@ class NoiseFloor(SpecModel):
     """What comparing an arm with itself gave under the same fingerprint."""
 
     floor_pct: float = Field(ge=0, description="Largest change found between equal arms, percent.", examples=[0.4])
+    noise_pct: float = Field(
+        ge=0, description="Standard deviation of one block's ratio between equal arms, percent.", examples=[0.3]
+    )
     experiments: int = Field(ge=1, description="Experiments it rests on.", examples=[3])
 
 
@@ -129,6 +132,9 @@ class Results(SpecModel):
         description="Whether the arms' configurations differ only as declared; null before two engines have started."
     )
     fairness: Fairness | None = Field(description="Whether the arms did equal work; null before a block is done.")
+    noise: NoiseFloor | None = Field(
+        None, description="What comparing these arms with themselves gave here (`calibrate`); null if nobody did."
+    )
     explanation: None = Field(None, description="This version does not split a gap into causes.")
     warnings: tuple[ResultWarning, ...] = Field(description="What limits the meaning of the results.")
     failure: Failure | None = Field(None, description="Why the experiment failed.")
@@ -175,6 +181,7 @@ def build_results(
         parity=check_parity(resolved.arms, arms) if several and len(arms) > 1 else None,
         fairness=fairness_of(blocks, plan.arms) if several and done else None,
         explanation=None,
+        noise=noise,
         warnings=(*result_warnings(spec, resolved, plan, status, blocks), *_noise_warnings(comparisons, noise)),
         failure=failure,
         environment=environment_report(spec, resolved, arms, workload_sha256=workload_sha256) if arms else None,

@@ -225,3 +225,17 @@ def is_status(status: str) -> ColumnElement[bool]:
 def storable(number: int) -> int:
     """The nearest number a column of integers can hold; a caller may ask for any, and Postgres refuses larger ones."""
     return max(-(2**31), min(number, 2**31 - 1))
+
+
+noise = Table(
+    "noise",
+    metadata,
+    # The verdict of an A/A experiment on its arm; it outlives the experiment's records.
+    Column("experiment_id", SafeText, ForeignKey("experiments.id", ondelete="CASCADE"), primary_key=True),
+    Column("fingerprint", Text, nullable=False, index=True),
+    Column("settings", Text, nullable=False, index=True),
+    Column("sd_pct", Double, nullable=False),
+    Column("change_pct", Double, nullable=False),
+    Column("blocks", Integer, nullable=False),
+    Column("kept_at", Moment, nullable=False),
+)

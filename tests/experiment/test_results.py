@@ -315,7 +315,10 @@ def test_warnings_about_the_plan() -> None:
 
 
 def test_a_difference_below_the_noise_floor_is_pointed_out() -> None:
-    quiet, loud = NoiseFloor(floor_pct=1.0, experiments=3), NoiseFloor(floor_pct=30.0, experiments=3)
+    quiet, loud = (
+        NoiseFloor(noise_pct=0.3, floor_pct=1.0, experiments=3),
+        NoiseFloor(noise_pct=0.3, floor_pct=30.0, experiments=3),
+    )
     trials = run_of(a_spec())
     assert codes(results_of(trials, noise=quiet)) == set()
     assert codes(results_of(trials, noise=loud)) == {WarningCode.WITHIN_NOISE_FLOOR}

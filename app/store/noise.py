@@ -1,0 +1,50 @@
+"""The noise floors that A/A experiments left."""
+
+from collections.abc import Collection
+
+from sqlalchemy import ColumnElement, select
+
+from app.experiment.noise import Noise, NoiseKeys
+from app.store.clock import now_us
+from app.store.dialects import insert_unless_present
+from app.store.engine import Database
+from app.store.ids import ExperimentId
+from app.store.tables import noise
+
+NEWEST = 10  # older ones say less of the host as it is now
+
+
+def keep_noise(db: Database, experiment_id: ExperimentId, keys: NoiseKeys, found: Noise) -> None:
+    """Keep what an A/A experiment found. Saying it twice is no error."""
+    row = {
+        "experiment_id": experiment_id,
+        "fingerprint": keys.fingerprint,
+        "settings": keys.settings,
+        "sd_pct": found.sd_pct,
+        "change_pct": found.change_pct,
+        "blocks": found.blocks,
+        "kept_at": now_us(),
+    }
+    with db.write() as connection:
+        insert_unless_present(connection, noise, row, ("experiment_id",))
+
+
+def noise_under(db: Database, fingerprints: Collection[str]) -> tuple[Noise, ...]:
+    """The newest A/A experiments of exactly these arms, on this host with this software."""
+    return _newest(db, noise.c.fingerprint.in_(fingerprints))
+
+
+def noise_anywhere(db: Database, settings: Collection[str]) -> tuple[Noise, ...]:
+    """The newest A/A experiments of arms with these settings, on whatever host."""
+    return _newest(db, noise.c.settings.in_(settings))
+
+
+def _newest(db: Database, condition: ColumnElement[bool]) -> tuple[Noise, ...]:
+    query = (
+        select(noise.c.sd_pct, noise.c.change_pct, noise.c.blocks)
+        .where(condition)
+        .order_by(noise.c.kept_at.desc(), noise.c.experiment_id)
+        .limit(NEWEST)
+    )
+    with db.read() as connection:
+        return tuple(Noise(row.sd_pct, row.change_pct, row.blocks) for row in connection.execute(query))
