@@ -29,6 +29,8 @@ class Service:
     url: str
     db: Database
     http: httpx.Client
+    process: subprocess.Popen[bytes]
+    log: Path
 
 
 def environment(settings: Settings) -> dict[str, str]:
@@ -66,7 +68,7 @@ def serving(settings: Settings) -> Iterator[Service]:
     try:
         eventually(lambda: httpx.get(f"{url}/healthz", timeout=60.0).is_success)
         with httpx.Client(base_url=url, timeout=30.0, limits=httpx.Limits(), trust_env=False) as http:
-            yield Service(url, db, http)
+            yield Service(url, db, http, process, settings.data_dir / "server.log")
     finally:
         process.send_signal(signal.SIGTERM)
         try:

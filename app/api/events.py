@@ -1,10 +1,12 @@
 """What happened to an experiment, and what is happening."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from datetime import datetime
 from typing import Annotated, Any
 
+import anyio
 from fastapi import APIRouter, Header, Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.requests import Request
@@ -23,6 +25,8 @@ router = APIRouter(prefix="/v1/experiments", tags=["experiments"])
 
 EVENT_STREAM = "text/event-stream"
 HEARTBEAT_S = 15
+GOODBYE_S = 2.0
+Message = dict[str, Any]
 
 
 class EventView(BaseModel):
@@ -100,17 +104,42 @@ async def list_events(
         return response
     if snapshot.row.item.status.terminal and (not snapshot.events or snapshot.events[-1].seq <= seen):
         return Response(status_code=204)  # tells a browser not to come back
-    return _stream(_messages(feed, ExperimentId(experiment_id), seen))
+    return _stream(feed, ExperimentId(experiment_id), seen)
 
 
-def _stream(messages: AsyncIterator[dict[str, Any]]) -> Response:
+def _stream(feed: Feed, experiment_id: ExperimentId, seen: int) -> Response:
     # Imported here: it brings uvicorn along, which whoever serves this has already.
     from sse_starlette import EventSourceResponse
 
-    return EventSourceResponse(messages, ping=HEARTBEAT_S, headers={"Vary": "Accept"})
+    stop = anyio.Event()  # set when the server goes
+    return EventSourceResponse(
+        _until(stop, _messages(feed, experiment_id, seen), lambda: feed.end(experiment_id)),
+        ping=HEARTBEAT_S,
+        headers={"Vary": "Accept"},
+        shutdown_event=stop,
+        shutdown_grace_period=GOODBYE_S,
+    )
 
 
-async def _messages(feed: Feed, experiment_id: ExperimentId, seen: int) -> AsyncGenerator[dict[str, Any]]:
+async def _until(
+    stop: anyio.Event, messages: AsyncGenerator[Message], end: Callable[[], Awaitable[None]]
+) -> AsyncGenerator[Message]:
+    """The messages, until the server goes: a stream that ends in good order is resumed, a broken one is an error."""
+
+    async def watch() -> None:
+        await stop.wait()
+        await end()
+
+    watching = asyncio.create_task(watch())
+    try:
+        async with aclosing(messages):
+            async for message in messages:
+                yield message
+    finally:
+        watching.cancel()
+
+
+async def _messages(feed: Feed, experiment_id: ExperimentId, seen: int) -> AsyncGenerator[Message]:
     told: ProgressView | None = None
     async with aclosing(feed.snapshots(experiment_id)) as snapshots:
         async for snapshot in snapshots:
@@ -124,7 +153,7 @@ async def _messages(feed: Feed, experiment_id: ExperimentId, seen: int) -> Async
                 yield {"event": "progress", "data": now.model_dump_json()}
 
 
-def _status_message(event: Event) -> dict[str, Any]:
+def _status_message(event: Event) -> Message:
     return {"id": str(event.seq), "event": "status", "data": EventView.model_validate(event).model_dump_json()}
 
 

@@ -81,6 +81,12 @@ class Feed:
                 del self._channels[experiment_id]
                 channel.poller.cancel()
 
+    async def end(self, experiment_id: ExperimentId) -> None:
+        """Send the listeners of an experiment away."""
+        channel = self._channels.get(experiment_id)
+        if channel is not None:
+            await channel.publish(None)
+
     async def snapshot(self, experiment_id: ExperimentId) -> Snapshot:
         """The experiment now; NotFound if there is none."""
         self._limiter = self._limiter or CapacityLimiter(_QUERIES_AT_ONCE)

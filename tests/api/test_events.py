@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from starlette.testclient import TestClient
 
 from app.api.feed import Feed
 from app.experiment.lifecycle import Status
+from app.settings import Settings
 from app.store import experiments, queue
 from app.store.engine import Database
 from app.store.experiments import ExperimentRow
@@ -22,7 +24,7 @@ from app.store.ids import ExperimentId
 from tests.api.specs import SPEC
 from tests.api.work import claim, run_steps
 from tests.builders import a_simulated_spec
-from tests.live import Service
+from tests.live import Service, serving
 from tests.store.helpers import expire
 
 HERE = "/v1/experiments"
@@ -149,6 +151,18 @@ def test_many_listeners_do_not_hurt(service: Service, experiment: str) -> None:
         queue.request_cancel(service.db, ExperimentId(experiment))
         assert {listener.result(30) for listener in listeners} == {"cancelled"}
     assert took_s < 1.0
+
+
+def test_streams_end_in_good_order_when_the_service_stops(settings: Settings) -> None:
+    with serving(settings) as stopping:
+        created = queue.enqueue(stopping.db, a_simulated_spec()).experiment_id
+        with listening(stopping, created) as response:
+            told = messages(response)
+            next(told)
+            stopping.process.send_signal(signal.SIGTERM)
+            assert [m[1] for m in told] == ["progress"]
+        assert stopping.process.wait(15) == -signal.SIGTERM
+        assert "without completing" not in stopping.log.read_text()
 
 
 def test_listeners_of_one_experiment_share_its_queries(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
