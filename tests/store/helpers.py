@@ -1,5 +1,6 @@
 """What tests of the store share."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -31,7 +32,8 @@ def opened(url: str) -> Iterator[Database]:
 
 
 def submit(db: Database, **changes: Any) -> ExperimentId:
-    """Queue an experiment."""
+    """Queue an experiment, later than all before it: SQLite's clock ticks once a millisecond."""
+    time.sleep(0.002)
     return queue.enqueue(db, a_simulated_spec(**changes)).experiment_id
 
 
