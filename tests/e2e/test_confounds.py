@@ -1,0 +1,165 @@
+"""Planted confounds on real engines: never a mode effect."""
+
+from typing import Any
+
+import pytest
+
+from tests.e2e.lab import Lab, no_engine_is_left
+
+pytestmark = pytest.mark.timeout(500)
+
+TINY: dict[str, Any] = {"preset": "tiny-qwen2"}
+# Two KV-cache blocks of 128 tokens per prompt on a CPU: enough for a warm prefix cache to show.
+WORKLOAD: dict[str, Any] = {
+    "prompts": {"source": "synthetic", "count": 4, "tokens": {"distribution": "fixed", "value": 300}},
+    "samples_per_prompt": 2,
+    "output": {"stop": "length", "tokens": {"distribution": "fixed", "value": 32}},
+}
+
+
+def finished(lab: Lab, arms: list[dict[str, Any]], **spec: Any) -> dict[str, Any]:
+    """Results of an experiment that went well."""
+    body: dict[str, Any] = {"model": TINY, "workload": WORKLOAD, "arms": arms, "plan": {"blocks": 4}} | spec
+    experiment_id = lab.submit(**body)
+    ended = lab.ended(experiment_id, within_s=400.0)
+    assert ended["status"] == "succeeded", ended
+    return lab.results(experiment_id)
+
+
+def throughput_of(results: dict[str, Any], candidate: str) -> dict[str, Any]:
+    """The primary comparison of one candidate."""
+    found: dict[str, Any] = next(
+        c for c in results["comparisons"] if c["metric"] == "output_throughput" and c["candidate"] == candidate
+    )
+    return found
+
+
+@pytest.fixture(scope="module")
+def one_engine(lab: Lab) -> dict[str, Any]:
+    """Arms that differ in driver settings only share one engine."""
+    driver = {
+        "base": {},
+        "delta": {"output_kind": "delta"},
+        "detokenizes": {"detokenize": True},
+        "logprobs": {"logprobs": 5},
+        "n": {"samples": "n_parameter"},
+    }
+    arms = [{"name": name, "profile": "vllm-async", "driver": settings} for name, settings in driver.items()]
+    return finished(lab, arms)
+
+
+def test_scheduler_limits_left_to_vllm_are_a_confound_not_a_mode_effect(lab: Lab) -> None:
+    limits = {"max_num_seqs": None, "max_num_batched_tokens": None}
+    results = finished(
+        lab,
+        [{"name": "sync", "profile": "vllm-sync"}, {"name": "async", "profile": "vllm-async"}],
+        engine=limits,
+    )
+    undeclared = {difference["key"] for difference in results["parity"]["undeclared"]}
+    assert "engine.scheduler_config.max_num_seqs" in undeclared
+    assert "engine.scheduler_config.max_num_batched_tokens" in undeclared
+    assert throughput_of(results, "async")["verdict"] == "confounded"
+    assert "max_num_seqs" in results["summary"]
+
+
+def test_strict_parity_refuses_before_the_first_trial(lab: Lab) -> None:
+    experiment_id = lab.submit(
+        model=TINY,
+        workload=WORKLOAD,
+        arms=[{"name": "sync", "profile": "vllm-sync"}, {"name": "async", "profile": "vllm-async"}],
+        engine={"max_num_seqs": None},
+        decision={"parity": "strict"},
+    )
+    ended = lab.ended(experiment_id)
+    assert ended["status"] == "failed"
+    assert ended["error"]["code"] == "parity_refused"
+    assert "max_num_seqs" in ended["error"]["detail"]
+    assert lab.results(experiment_id)["trials"] == []
+
+
+def test_a_warm_prefix_cache_is_unequal_work(lab: Lab) -> None:
+    arms = [
+        {"name": "final", "profile": "vllm-async"},
+        {"name": "delta", "profile": "vllm-async", "driver": {"output_kind": "delta"}},
+    ]
+    results = finished(lab, arms, plan={"blocks": 4, "reset_prefix_cache": False})
+    assert throughput_of(results, "delta")["verdict"] == "confounded"
+    assert any("cached" in reason for reason in throughput_of(results, "delta")["reasons"])
+
+
+@pytest.mark.parametrize(
+    ("candidate", "setting"),
+    [
+        ("delta", "driver.output_kind"),
+        ("detokenizes", "driver.detokenize"),
+        ("logprobs", "driver.logprobs"),
+        ("n", "driver.samples"),
+    ],
+)
+def test_a_driver_setting_of_one_side_is_named_as_the_difference(
+    one_engine: dict[str, Any], candidate: str, setting: str
+) -> None:
+    declared = {d["key"]: d["values"] for d in one_engine["parity"]["declared"]}
+    assert declared[setting][candidate] != declared[setting]["base"]
+    comparison = throughput_of(one_engine, candidate)
+    if comparison["verdict"] in ("slower", "faster"):
+        assert setting in one_engine["summary"]
+    assert one_engine["parity"]["undeclared"] == []
+
+
+def test_one_arm_s_settings_do_not_leak_into_another_s(one_engine: dict[str, Any]) -> None:
+    # vLLM's LLM writes into the SamplingParams it is given; here every trial has objects of its own.
+    arms = {arm["name"]: arm for arm in one_engine["arms"]}
+    assert arms["delta"]["itl_ms"]["mean"] is not None
+    assert arms["base"]["itl_ms"]["mean"] is None
+
+
+def test_samples_asked_for_with_n_have_times_of_their_own(one_engine: dict[str, Any]) -> None:
+    of_n = next(arm for arm in one_engine["arms"] if arm["name"] == "n")
+    assert of_n["ttft_ms"]["mean"] is not None
+    assert one_engine["fairness"]["output_tokens"]["n"] == one_engine["fairness"]["output_tokens"]["base"]
+
+
+def test_an_eager_arm_with_fewer_threads_is_a_difference_of_settings_not_of_modes(lab: Lab) -> None:
+    slow = {
+        "name": "async",
+        "profile": "vllm-async",
+        "engine": {"enforce_eager": True},
+        "environment": {"variables": {"VLLM_CPU_OMP_THREADS_BIND": "0"}},
+    }
+    results = finished(lab, [{"name": "sync", "profile": "vllm-sync"}, slow])
+    settings = {difference["setting"] for difference in results["parity"]["declared"]}
+    assert "engine.enforce_eager" in settings
+    assert any("VLLM_CPU_OMP_THREADS_BIND" in (setting or "") for setting in settings)
+    if throughput_of(results, "async")["verdict"] in ("slower", "faster"):
+        assert "enforce_eager" in results["summary"]
+
+
+def test_a_first_trial_without_warm_up_is_said(lab: Lab) -> None:
+    results = finished(
+        lab,
+        [
+            {"name": "final", "profile": "vllm-async"},
+            {"name": "delta", "profile": "vllm-async", "driver": {"output_kind": "delta"}},
+        ],
+        plan={"blocks": 2, "warmup_trials": 0},
+    )
+    assert "no_warmup" in {warning["code"] for warning in results["warnings"]}
+
+
+def test_an_arm_against_itself_is_neither_slower_nor_faster(lab: Lab) -> None:
+    results = finished(lab, [{"name": "sync", "profile": "vllm-sync"}], calibrate=True, plan={"blocks": 6})
+    comparison = throughput_of(results, "sync again")
+    assert comparison["verdict"] in ("same", "inconclusive")
+    rehearsal = lab.http.post(
+        "/v1/experiments",
+        params={"dry_run": "true"},
+        json={
+            "model": TINY,
+            "workload": WORKLOAD,
+            "arms": [{"name": "sync", "profile": "vllm-sync"}, {"name": "async", "profile": "vllm-async"}],
+        },
+    ).json()
+    assert rehearsal["cost"]["noise_pct"] == pytest.approx(comparison["sd_pct"], abs=0.01)
+    assert rehearsal["cost"]["detectable_effect_pct"] > 0
+    assert no_engine_is_left()
