@@ -38,8 +38,8 @@ def test_heavy_packages_wait_until_they_are_needed(packages: set[str]) -> None:
 
 
 def test_importing_the_service_is_quick() -> None:
-    """1.5 s, or on a machine that is slow now, not much more than the libraries it stands on."""
-    assert cost_s("app.main") < max(1.5, 1.75 * cost_s(_FOUNDATION))
+    """1.5 s, or on a machine that is slow now, no more than three times what the libraries below it take."""
+    assert cost_s("app.main") < max(1.5, 3.0 * cost_s(_FOUNDATION))
 
 
 def test_the_version_is_the_packages() -> None:
