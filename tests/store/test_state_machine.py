@@ -194,6 +194,6 @@ def test_the_queue_keeps_its_promises_in_any_order_of_events(db: Database) -> No
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=15, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
