@@ -10,7 +10,7 @@ from app.experiment.metrics import METRICS, Better, Kind
 from app.experiment.parity import differing_settings, flat_settings
 from app.experiment.resolution import ArmSettings
 from app.experiment.results import ArmReport, Distribution, Scalar
-from app.pages.words import NOTHING, metric_name, number
+from app.pages.words import NOTHING, metric_name, number, spread
 
 SIDE_BY_SIDE = 5  # arms that stand in columns; more stand in rows
 _SHOWN = ("p50", "p90", "p99")
@@ -92,7 +92,7 @@ def _rows(arms: Sequence[ArmReport]) -> Iterator[Measurement]:
 
 
 def _scalar(value: Scalar | Distribution) -> tuple[str, str]:
-    return number(value.mean), "" if value.std is None else f"± {number(value.std)}"
+    return number(value.mean), spread(value.std)
 
 
 def _statistic(value: Scalar | Distribution, name: str) -> str:

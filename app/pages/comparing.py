@@ -16,7 +16,7 @@ from app.experiment.metrics import METRICS, Better, Kind
 from app.experiment.results import ArmReport
 from app.pages.shell import PageRouter, page
 from app.pages.subject import Subject, UnreadableSpec, load
-from app.pages.words import NOTHING, number
+from app.pages.words import NOTHING, number, shortened, spread
 from app.store import experiments
 from app.store.engine import Database
 
@@ -59,7 +59,7 @@ class MetricRow:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Something that is not the same for all columns."""
+    """Something that is not the same for all experiments."""
 
     what: str
     values: tuple[str, ...]
@@ -83,7 +83,7 @@ def compare(
         left_out=max(0, len(columns) - MOST),
         unknown=unknown,
         rows=list(_rows(columns[:MOST])),
-        mismatches=mismatches(columns[:MOST]),
+        mismatches=mismatches(list(subjects.values())),
         fingerprints=_fingerprints(columns[:MOST]),
         recent=experiments.page(db, limit=20).items,
         chosen={column.key for column in columns},
@@ -128,9 +128,9 @@ def _rows(columns: Sequence[Column]) -> Iterator[MetricRow]:
                 yield MetricRow(full, metric.unit, metric.better, cells)
 
 
-def _cell(value: float | None, spread: float | None, first: float | None) -> Cell:
+def _cell(value: float | None, deviation: float | None, first: float | None) -> Cell:
     change = 100 * (value / first - 1) if value is not None and first else None
-    return Cell(number(value), "" if spread is None else f"± {number(spread)}", change)
+    return Cell(number(value), spread(deviation), change)
 
 
 def _fingerprints(columns: Sequence[Column]) -> list[str]:
@@ -142,9 +142,9 @@ def _fingerprint(environment: EnvironmentReport | None) -> str:
     return environment.fingerprint if environment is not None else "unknown"
 
 
-def mismatches(columns: Sequence[Column]) -> list[Mismatch]:
+def mismatches(subjects: Sequence[Subject]) -> list[Mismatch]:
     """What differs between the experiments the columns come from, beside the arms themselves."""
-    facts = [dict(_facts(column.subject)) for column in columns]
+    facts = [dict(_facts(subject)) for subject in subjects]
     keys = dict.fromkeys(key for one in facts for key in one)
     return [
         Mismatch(key, values) for key in keys if len(set(values := tuple(one.get(key, NOTHING) for one in facts))) > 1
@@ -155,14 +155,21 @@ def _facts(subject: Subject) -> Iterator[tuple[str, str]]:
     environment, spec = subject.results.environment, subject.row.spec
     yield "model", subject.item.model
     yield "simulated", "yes" if subject.item.simulated else "no"
-    for key, value in spec.workload.model_dump(mode="json").items():
-        yield f"workload.{key}", _short(value)
+    yield from _flat("workload", spec.workload.model_dump(mode="json"))
     yield "plan.seed", str(spec.plan.seed)
     if environment is not None:
         for key, fact in environment.hardware.items():
             yield f"hardware.{key}", _short(fact)
         for key, version in environment.versions.items():
             yield f"versions.{key}", version
+
+
+def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for below, one in value.items():
+            yield from _flat(f"{key}.{below}", one)
+    else:
+        yield key, shortened(_short(value), 60)
 
 
 def _short(value: Any) -> str:

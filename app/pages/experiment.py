@@ -14,18 +14,17 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from app.api.http import Db
 from app.errors import NotFound
 from app.experiment.results import Results
-from app.experiment.verdict import Verdict
+from app.experiment.verdict import Comparison, Verdict
 from app.pages.arms import SIDE_BY_SIDE, main_measurements, measurements, not_measured, settings_of
 from app.pages.charts.figure import Figure
 from app.pages.charts.sparkline import sparkline
 from app.pages.choice import Choice, Chosen
 from app.pages.digests import LATENCIES
-from app.pages.figures import FIGURES, MAIN, beside, blocks_with_records
-from app.pages.noise import floor_pct, twins
+from app.pages.figures import FIGURES, MAIN, blocks_with_records
 from app.pages.recreate import curl_of, spec_of
 from app.pages.shell import PageRouter, fragment, href, page, refuse_strangers, unchanged, wants_fragment
 from app.pages.subject import Subject, load
-from app.pages.words import isolated_in
+from app.pages.words import isolated_in, unbroken
 from app.store import experiments, queue
 from app.store.engine import Database
 from app.store.ids import ExperimentId
@@ -96,12 +95,11 @@ class Later(StrEnum):
     LATENCY = "latency"
     SHAPE = "shape"
     ENGINE = "engine"
-    NOISE = "noise"
 
 
 @router.get("/experiments/{experiment_id}/parts/{part}")
 def get_part(request: Request, db: Db, experiment_id: Id, part: Later, chosen: Chosen) -> Response:
-    """A chart of request records, of the engines' state, or of the noise."""
+    """A chart of request records, or of the engines' state."""
     subject = load(db, experiment_id)
     if chosen.seen == subject.seen and wants_fragment(request):
         return unchanged()
@@ -111,11 +109,6 @@ def get_part(request: Request, db: Db, experiment_id: Id, part: Later, chosen: C
 
 def later_of(db: Database, subject: Subject, choice: Choice, part: Later) -> dict[str, Any]:
     """What one of those parts shows."""
-    if part is Later.NOISE:
-        known = twins(db, subject)
-        main = [one for one in subject.results.comparisons if one.metric == MAIN]
-        shown = {"figure": beside(subject, known), "twins": known, "floor": floor_pct(known), "main": main}
-        return {"part": part, **shown}
     figure = FIGURES[part](db, subject, choice)
     return {"part": part, "figure": figure, "latencies": LATENCIES, "blocks": blocks_with_records(subject)}
 
@@ -131,13 +124,15 @@ def live_of(db: Database, subject: Subject, choice: Choice) -> dict[str, Any]:
 def findings_of(db: Database, subject: Subject, choice: Choice) -> dict[str, Any]:
     """Verdict, metrics, blocks, arms, parity, fairness, warnings."""
     results, arms = subject.results, subject.resolved.arms if subject.resolved is not None else ()
-    many = len(subject.arms) > SIDE_BY_SIDE
-    figures = {name: FIGURES[name](db, subject, choice) for name in ("verdict", "metrics", "pairs")}
+    many, main = len(subject.arms) > SIDE_BY_SIDE, only_comparison(subject)
+    figures = {name: FIGURES[name](db, subject, choice) for name in ("verdict", "metrics", "pairs", "noise")}
     return {
-        "sentence": isolated_in(results.summary, subject.arms),
-        "verdict": main_verdict(subject),
+        "sentence": unbroken(isolated_in(results.summary, subject.arms)),
+        "verdict": None if main is None else main.verdict.value,
+        "small": main is not None and main.within_margin and main.verdict in {Verdict.SLOWER, Verdict.FASTER},
         "tally": tally(results),
         "figures": figures,
+        "main": [found for found in results.comparisons if found.metric == MAIN],
         "compared": subject.comparisons_of(choice.candidate) if choice.candidate else (),
         "settings": settings_of(arms, everything=choice.settings == "all") if arms else None,
         "arm_names": [arm.name for arm in arms],
@@ -147,9 +142,9 @@ def findings_of(db: Database, subject: Subject, choice: Choice) -> dict[str, Any
     }
 
 
-def main_verdict(subject: Subject) -> str | None:
-    """The verdict to put on the page's head: of the only candidate, or the list's."""
-    main = [found.verdict.value for found in subject.results.comparisons if found.metric == MAIN]
+def only_comparison(subject: Subject) -> Comparison | None:
+    """What the verdict on the page's head is: throughput, where there is one candidate."""
+    main = [found for found in subject.results.comparisons if found.metric == MAIN]
     return main[0] if len(main) == 1 else None
 
 

@@ -10,14 +10,15 @@ from app.experiment.verdict import Comparison
 from app.pages.charts.ecdf import Curve, ecdf, pooled
 from app.pages.charts.figure import Address, Figure
 from app.pages.charts.intervals import intervals
+from app.pages.charts.noise import noise
 from app.pages.charts.pairs import pairs
 from app.pages.charts.schedule import Cells, schedule
 from app.pages.charts.shape import ArmShape, shape
 from app.pages.charts.state import ArmState, engine_state
 from app.pages.choice import Choice
 from app.pages.digests import digest_of, state_of
-from app.pages.noise import Twin, twins
 from app.pages.subject import Subject
+from app.pages.words import isolate
 from app.store.engine import Database
 
 MAIN = "output_throughput"
@@ -44,7 +45,7 @@ def verdict_figure(db: Database, subject: Subject, choice: Choice) -> Figure:  #
     main = sorted((found for found in primary if found.metric == MAIN), key=_effect)
     labels = [found.candidate for found in main]
     baseline = subject.row.spec.baseline_name
-    return intervals("verdict", f"Output throughput against {baseline}", main, labels)
+    return intervals("verdict", f"Output throughput against {isolate(baseline)}", main, labels)
 
 
 def _effect(comparison: Comparison) -> float:
@@ -55,7 +56,7 @@ def metrics_figure(db: Database, subject: Subject, choice: Choice) -> Figure:  #
     """Every metric of one candidate."""
     candidate = choice.candidate or ""
     found = [one for one in subject.comparisons_of(candidate) if one.change_pct is not None]
-    title = f"{candidate} against {subject.row.spec.baseline_name}, metric by metric"
+    title = f"{isolate(candidate)} against {isolate(subject.row.spec.baseline_name)}, metric by metric"
     return intervals("metrics", title, found, query={"candidate": candidate})
 
 
@@ -106,18 +107,8 @@ def engine_figure(db: Database, subject: Subject, choice: Choice) -> Figure:
 
 def noise_figure(db: Database, subject: Subject, choice: Choice) -> Figure:  # noqa: ARG001
     """The effect beside what equal arms gave."""
-    return beside(subject, twins(db, subject))
-
-
-def beside(subject: Subject, found: tuple[Twin, ...]) -> Figure:
-    """The effect, and below it A/A comparisons."""
-    equal = [twin.comparison for twin in found]
-    main = [one for one in subject.results.comparisons if one.metric == MAIN and one not in equal]
-    if not found:
-        return Figure("noise", "Noise beside the effect", "")
-    labels = [f"{one.candidate} / {one.baseline}" for one in main]
-    labels += [f"A/A: {one.candidate} / {one.baseline}" for one in equal]
-    return intervals("noise", "Noise beside the effect", [*main, *equal], labels)
+    main = [found for found in subject.results.comparisons if found.metric == MAIN]
+    return noise(main, subject.results.noise)
 
 
 def blocks_with_records(subject: Subject) -> list[int]:

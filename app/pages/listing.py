@@ -22,6 +22,7 @@ from app.store.experiments import ExperimentItem
 router = PageRouter()
 PAGE = 50
 _MOST = 200
+_PLACES = 12  # queued experiments of one answer whose place is looked up
 
 
 class Filters(BaseModel):
@@ -101,8 +102,7 @@ def _page(db: Database, filters: Filters, limit: int) -> tuple[Sequence[Experime
 
 
 def _shown(db: Database, filters: Filters, items: Sequence[ExperimentItem], cursor: str | None) -> dict[str, Any]:
-    waiting = [item.id for item in items if item.status is Status.QUEUED]
-    positions = {one: experiments.get(db, one).queue_position for one in waiting}
+    positions = {item.id: experiments.get(db, item.id).queue_position for item in _next(items)}
     told = repr([(item.id, item.version, positions.get(item.id)) for item in items])
     return {
         "filters": filters,
@@ -112,3 +112,9 @@ def _shown(db: Database, filters: Filters, items: Sequence[ExperimentItem], curs
         "seen": hashlib.sha256(told.encode()).hexdigest()[:16],
         "until": items[-1].id if items else "",
     }
+
+
+def _next(items: Sequence[ExperimentItem]) -> Sequence[ExperimentItem]:
+    """Those that wait and are likely to run first."""
+    waiting = [item for item in items if item.status is Status.QUEUED]
+    return sorted(waiting, key=lambda item: (-item.priority, item.created_at))[:_PLACES]

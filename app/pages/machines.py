@@ -10,6 +10,7 @@ from starlette.responses import Response
 from app.api.http import Config, Db
 from app.experiment.models import MODELS
 from app.experiment.profiles import PROFILES, Profile
+from app.experiment.spec import DriverOverrides
 from app.pages.shell import PageRouter, fragment, page, wants_fragment
 from app.store import experiments, workers
 from app.store.engine import Database
@@ -47,7 +48,7 @@ def _row(worker: Worker, lease_s: float) -> WorkerRow:
         alive=worker.silent_s <= lease_s,
         nodes=nodes,
         versions={str(key): str(value) for key, value in versions.items()} if isinstance(versions, dict) else {},
-        gpus=sum(float(node.get("gpus") or 0) for node in nodes),
+        gpus=sum(node["gpus"] for node in nodes if isinstance(node.get("gpus"), int | float)),
     )
 
 
@@ -62,7 +63,6 @@ class ProfileSetting:
 
     key: str
     value: str
-    said: bool  # whether the profile chose it, or it is the driver's default
     meaning: str
 
 
@@ -80,12 +80,16 @@ def _settings(profile: Profile) -> list[ProfileSetting]:
 def _explained(section: str, settings: BaseModel, *, only_said: bool = False) -> list[ProfileSetting]:
     said = settings.model_dump(mode="json", exclude_unset=True)
     return [
-        ProfileSetting(
-            f"{section}.{key}", _text(value), key in said, type(settings).model_fields[key].description or ""
-        )
+        ProfileSetting(f"{section}.{key}", _text(value), _meaning(settings, key))
         for key, value in settings.model_dump(mode="json").items()
         if key in said or not only_said
     ]
+
+
+def _meaning(settings: BaseModel, key: str) -> str:
+    # The driver's own model describes `api` by its only value.
+    model = DriverOverrides if key == "api" else type(settings)
+    return model.model_fields[key].description or ""
 
 
 def _text(value: object) -> str:

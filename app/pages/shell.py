@@ -38,7 +38,9 @@ templates = Environment(
 )
 templates.filters |= {
     "ago": words.ago,
+    "coded": words.coded,
     "direction": words.direction,
+    "fact_name": words.fact_name,
     "formula": words.formula,
     "interval": words.interval,
     "isolate": words.isolate,
@@ -47,6 +49,7 @@ templates.filters |= {
     "number": words.number,
     "plural": words.plural,
     "seconds": words.seconds,
+    "share": words.share,
     "shortened": words.shortened,
     "signed": words.signed,
     "utc": words.utc,

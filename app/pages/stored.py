@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from app.experiment.results import Results
 
-_MOST_NAMED = 4
+_MOST_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)

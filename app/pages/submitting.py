@@ -32,9 +32,14 @@ name: sync against async
 labels: {suite: demo}
 model: {preset: tiny-qwen2}
 workload:
-  prompts: {source: synthetic, count: 8, tokens: {distribution: fixed, value: 128}}
-  samples_per_prompt: 4
-  output: {stop: length, tokens: {distribution: lognormal, median: 96, sigma: 0.6, max: 512}}
+  prompts:
+    source: synthetic
+    count: 8
+    tokens: {distribution: fixed, value: 128}
+  samples_per_prompt: 16
+  output:
+    stop: length
+    tokens: {distribution: lognormal, median: 96, sigma: 0.6, max: 512}
 arms:
   - {name: sync, profile: vllm-sync}
   - {name: async, profile: vllm-async}

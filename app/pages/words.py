@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from markupsafe import Markup, escape
+
 from app.experiment.metrics import METRICS, Better
 from app.experiment.summary import percent
 
@@ -63,7 +65,15 @@ def direction(key: str) -> Better:
 def formula(key: str) -> str:
     """How a metric is defined."""
     metric = METRICS.get(key.partition(".")[0])
-    return metric.formula if metric else ""
+    return metric.formula.replace("`", "") if metric else ""
+
+
+def coded(text: str) -> Markup:
+    """Text with `names` in it, as HTML."""
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if index % 2 else escape(part)
+        for index, part in enumerate(text.split("`"))
+    )
 
 
 def number(value: object) -> str:
@@ -85,14 +95,41 @@ def number(value: object) -> str:
     return text.replace("-", "−")
 
 
+def spread(value: float | None) -> str:
+    """A standard deviation: two digits of it matter."""
+    if value is None:
+        return ""
+    digits = 0 if not value else max(0, 1 - math.floor(math.log10(abs(value))))
+    return f"± {value:,.{digits}f}"
+
+
+def share(value: float | None) -> str:
+    """A share or a size of a change, in percent."""
+    return NOTHING if value is None else unbroken(percent(value))
+
+
 def signed(value: float | None) -> str:
     """A change in percent, with its sign."""
-    return NOTHING if value is None else percent(value, signed=True)
+    return NOTHING if value is None else unbroken(percent(value, signed=True))
+
+
+def unbroken(text: str) -> str:
+    """Text in which no line ends between a number and its percent sign."""
+    return text.replace(" %", "\u00a0%")
+
+
+def fact_name(key: str) -> str:
+    """A key of the environment: `gpu_memory_mib` is GPU memory, MiB."""
+    name, _, unit = key.rpartition("_")
+    known = {"mib": "MiB", "gib": "GiB", "w": "W", "mhz": "MHz"}
+    text = f"{name}, {known[unit]}" if unit in known else key
+    words = text.replace("_", " ").split(" ")
+    return " ".join(word.upper() if word in {"gpu", "cpu", "os", "sm"} else word for word in words)
 
 
 def interval(bounds: tuple[float, float] | None) -> str:
     """Both ends of an interval in percent."""
-    return NOTHING if bounds is None else f"{percent(bounds[0], signed=True)} to {percent(bounds[1], signed=True)}"
+    return NOTHING if bounds is None else f"{signed(bounds[0])} to {signed(bounds[1])}"
 
 
 def seconds(value: float | None) -> str:

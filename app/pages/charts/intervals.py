@@ -27,6 +27,7 @@ _COLUMNS = (
     "pairs",
     "verdict",
 )
+_DOT = 12.0  # an interval that the dot covers has no ends to draw
 _FACTORS = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
 
@@ -124,13 +125,13 @@ def _ticks(reach: float) -> list[tuple[float, str]]:
 
 
 def _wide(marks: Sequence[_Mark], label: str) -> Markup:
-    start, end, row, top = 186.0, 452.0, 30.0, 40.0
+    start, end, row, top = 204.0, 458.0, 30.0, 40.0
     base = top + row * len(marks)
     scale = Linear(-_reach(marks), _reach(marks), start, end)
     parts = [*_frame(marks, scale, top, base)]
     for index, mark in enumerate(marks):
         y = top + row * (index + 0.5)
-        parts.append(_label(mark, 0, y + 4, 23))
+        parts.append(_label(mark, 0, y + 4, 26))
         parts += _strip(mark, scale, y)
         parts.append(text(end + 16, y + 4, _numbers(mark), "value"))
         parts.append(text(WIDE, y + 4, mark.comparison.verdict, f"verdict-word v-{mark.comparison.verdict}", "end"))
@@ -193,14 +194,14 @@ def _strip(mark: _Mark, scale: Linear, y: float) -> Iterator[Markup]:
         low, high = max(mark.low, scale.low), min(mark.high, scale.high)
         if low <= high:
             yield line(scale(low), y, scale(high), y, f"whisker {verdict}")
-        for end, inside in ((mark.low, mark.low >= scale.low), (mark.high, mark.high <= scale.high)):
-            if inside and scale.low <= end <= scale.high:
+        for end in (mark.low, mark.high) if scale(high) - scale(low) > _DOT else ():
+            if scale.low <= end <= scale.high:
                 yield line(scale(end), y - 5, scale(end), y + 5, f"whisker {verdict}")
     if mark.middle is None:
         return
     if scale.low <= mark.middle <= scale.high:
         kind = "dot" if mark.low is not None else "dot hollow"
-        yield el("circle", cx=scale(mark.middle), cy=y, r=5, cls=f"{kind} {verdict}")
+        yield el("circle", cx=scale(mark.middle), cy=y, r=4.5, cls=f"{kind} {verdict}")
     else:
         yield _beyond(scale, y, mark.middle > 0, verdict)
 

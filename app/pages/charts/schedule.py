@@ -44,14 +44,17 @@ def _drawn(cells: Cells, width: int, label: str) -> Markup:
     start = 150.0 if width == WIDE else 96.0
     row = 24.0 if len(cells.arms) <= 12 else 14.0
     top = 20.0
-    column = (width - start) / max(cells.blocks, 1)
+    column = min((width - start) / max(cells.blocks, 1), 72.0)
     in_cells = len(cells.arms) * cells.blocks <= MOST_CELLS and column >= 5
-    parts = [text(start, 12, "block 0", "tick"), text(width, 12, f"block {cells.blocks - 1}", "tick", "end")]
+    parts = [
+        text(start, 12, "block 0", "tick"),
+        text(start + column * cells.blocks, 12, f"block {cells.blocks - 1}", "tick", "end"),
+    ]
     for index, arm in enumerate(cells.arms):
         y = top + index * row
         most = 20 if width == WIDE else 13
         parts.append(text(0, y + row / 2 + 4, isolate(shortened(arm, most)), "name", full=arm))
-        box = Box(start, y, width - start, row)
+        box = Box(start, y, column * cells.blocks if in_cells else width - start, row)
         parts += _cells(cells, arm, box) if in_cells else _bar(cells, arm, box)
     return picture(width, top + row * len(cells.arms) + 2, label, parts)
 
@@ -60,7 +63,7 @@ def _cells(cells: Cells, arm: str, box: Box) -> Iterator[Markup]:
     column = box.width / cells.blocks
     for block in range(cells.blocks):
         state = cells.state(arm, block)
-        cell = Box(box.left + block * column + 1, box.top + 2, min(column - 2, 64), box.height - 4)
+        cell = Box(box.left + block * column + 1, box.top + 2, column - 2, box.height - 4)
         yield rect(cell, f"cell {state}", title=f"{arm}, block {block}: {state}")
 
 

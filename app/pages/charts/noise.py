@@ -1,0 +1,77 @@
+"""The effect beside what equal arms gave: an effect that the noise reaches is none."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from app.experiment.results import NoiseFloor
+from app.experiment.verdict import Comparison
+from app.pages.charts.axis import bottom
+from app.pages.charts.figure import Figure
+from app.pages.charts.scale import Linear
+from app.pages.charts.svg import NARROW, WIDE, Box, both, el, line, picture, rect, text
+from app.pages.words import interval, isolate, share, shortened, signed
+
+MOST = 12  # candidates
+_COLUMNS = ("what", "change_pct", "low_pct", "high_pct")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    label: str
+    change_pct: float
+    interval_pct: tuple[float, float] | None
+    verdict: str
+
+
+def noise(main: Sequence[Comparison], floor: NoiseFloor | None) -> Figure:
+    """The candidates' changes over the band in which equal arms differed."""
+    title = "Noise beside the effect"
+    rows = [
+        _Row(one.candidate, one.change_pct, one.interval_pct, one.verdict)
+        for one in main[:MOST]
+        if one.change_pct is not None
+    ]
+    if floor is None or not rows:
+        return Figure("noise", title, "", None, _COLUMNS)
+    note = (
+        f"The band is where equal arms (A/A) have differed: up to {share(floor.floor_pct)}. A dot is the measured "
+        "change of output throughput, its line the interval."
+    )
+    label = f"{title}: equal arms differed by up to {share(floor.floor_pct)}; " + "; ".join(
+        f"{row.label} {signed(row.change_pct)}" for row in rows
+    )
+    table = (
+        *((row.label, row.change_pct, *(row.interval_pct or (None, None))) for row in rows),
+        ("equal arms (A/A)", 0.0, -floor.floor_pct, floor.floor_pct),
+    )
+    svg = both(*(_drawn(rows, floor, width, label) for width in (WIDE, NARROW)))
+    return Figure("noise", title, note, svg, _COLUMNS, table)
+
+
+def _drawn(rows: Sequence[_Row], floor: NoiseFloor, width: int, label: str) -> Markup:
+    start = 170.0 if width == WIDE else 96.0
+    height = 28.0
+    box = Box(start, 22, width - start - 12, height * len(rows))
+    ends = [abs(end) for row in rows for end in (row.change_pct, *(row.interval_pct or ()))]
+    reach = 1.1 * max(*ends, floor.floor_pct, 0.1)
+    x = Linear(-reach, reach, box.left, box.right)
+    band = Box(x(-floor.floor_pct), box.top - 4, x(floor.floor_pct) - x(-floor.floor_pct), box.height + 4)
+    parts = [rect(band, "band"), text(x(0), 12, "equal arms (A/A)", "band-name", "middle")]
+    parts += bottom(x, box, 6 if width == WIDE else 3, "change of output throughput, %")
+    parts.append(line(x(0), box.top - 4, x(0), box.base, "zero"))
+    for index, row in enumerate(rows):
+        parts += _row(row, x, box.top + height * (index + 0.5), 24 if width == WIDE else 13)
+    return picture(width, box.base + 42, label, parts)
+
+
+def _row(row: _Row, x: Linear, y: float, most: int) -> Sequence[Markup]:
+    color = f"v-{row.verdict}"
+    low, high = row.interval_pct or (row.change_pct, row.change_pct)
+    full = f"{row.label}: {signed(row.change_pct)} ({interval(row.interval_pct)})"
+    return (
+        text(0, y + 4, isolate(shortened(row.label, most)), "row-name", full=full),
+        line(x(low), y, x(high), y, f"whisker {color}"),
+        el("circle", cx=x(row.change_pct), cy=y, r=4.5, cls=f"dot {color}"),
+    )
