@@ -82,6 +82,8 @@ def test_a_dry_run_says_what_would_happen_and_queues_nothing(client: TestClient)
         "order": "ABBAABBAABBA",
         "estimated_s": None,
         "estimated_gpu_s": None,
+        "noise_pct": None,
+        "detectable_effect_pct": None,
         "based_on": None,
         "reason": "no earlier experiment ran these arms with this model and workload",
     }
