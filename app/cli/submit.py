@@ -197,6 +197,9 @@ def _print_rehearsal(found: Object, as_json: bool) -> None:
         typer.echo(f"No estimate of the time: {cost['reason']}.")
     else:
         typer.echo(f"About {cost['estimated_s']:.0f} s, as experiment {cost['based_on']} took.")
+    if cost["detectable_effect_pct"] is not None:
+        noise, least = cost["noise_pct"], cost["detectable_effect_pct"]
+        typer.echo(f"It will show differences from {least:.2g} % on: the arms alone vary by {noise:.2g} % per block.")
     for warning in found["warnings"]:
         typer.echo(f"- {warning}")
 

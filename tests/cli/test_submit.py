@@ -147,6 +147,28 @@ def test_a_dry_run_says_what_it_would_take(served: Run, service: Service, spec: 
     assert service.http.get("/v1/experiments").json()["items"] == before
 
 
+def test_calibrating_runs_one_arm_against_itself(served: Run, spec: str) -> None:
+    found = json.loads(served("calibrate", spec, "--arm", "async", "--json").out)
+    assert ([arm["name"] for arm in found["spec"]["arms"]], found["spec"]["calibrate"]) == (["async"], True)
+    assert served("calibrate", spec, "--arm", "nobody").code == 2
+
+
+def test_a_dry_run_says_what_will_show(capsys: pytest.CaptureFixture[str]) -> None:
+    cost = {
+        "trials": 12,
+        "order": "ABBA",
+        "warmup_trials": 2,
+        "engine_starts": 2,
+        "estimated_s": 74.0,
+        "based_on": "0f",
+    }
+    submit._print_rehearsal({"cost": cost | {"noise_pct": 0.31, "detectable_effect_pct": 0.52}, "warnings": []}, False)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "About 74 s, as experiment 0f took.",
+        "It will show differences from 0.52 % on: the arms alone vary by 0.31 % per block.",
+    ]
+
+
 def test_without_a_service_there_is_trouble(run: Run, spec: str) -> None:
     outcome = run("submit", spec, "--url", "http://127.0.0.1:1")
     assert outcome.code == 1
