@@ -1,6 +1,6 @@
 """From what was submitted to what each arm will be asked to do.
 
-Precedence, weakest first: common default, profile, the experiment's `engine`, the arm's own settings.
+Precedence, weakest first: common default, model preset, profile, the experiment's `engine`, the arm's own settings.
 """
 
 from typing import Any, assert_never
@@ -223,7 +223,7 @@ def _resolve_arm(spec: Experiment, arm: Arm) -> ArmSettings:
             (FieldError("/profile", f"unknown profile {arm.profile!r}; there are {', '.join(PROFILES)}"),)
         )
     engine: dict[str, object] = {"max_model_len": _needed_model_len(spec)}
-    for settings in (COMMON_ENGINE, profile.engine, spec.engine, arm.engine):
+    for settings in (COMMON_ENGINE, _preset_engine(spec), profile.engine, spec.engine, arm.engine):
         engine |= settings.model_dump(exclude_unset=True)
     return ArmSettings(
         name=arm.name,
@@ -233,6 +233,11 @@ def _resolve_arm(spec: Experiment, arm: Arm) -> ArmSettings:
         driver=_resolve_driver(profile.driver, arm),
         environment=arm.environment,
     )
+
+
+def _preset_engine(spec: Experiment) -> EngineSettings:
+    preset = MODELS.get(spec.model.preset) if isinstance(spec.model, PresetModel) else None
+    return EngineSettings() if preset is None else preset.engine
 
 
 def _resolve_driver(base: Driver, arm: Arm) -> Driver:

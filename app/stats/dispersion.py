@@ -2,8 +2,6 @@
 
 import math
 
-from scipy import special
-
 from app.stats.checks import check_blocks, check_share
 from app.stats.estimate import Estimate, to_percent
 
@@ -14,6 +12,8 @@ def spread(sd: float, df: int, *, confidence: float = 0.95) -> Estimate:
     df sd^2 / sigma^2 follows chi-square with df degrees of freedom: exact for normal noise, rough for any other.
     Source: NIST/SEMATECH e-Handbook of Statistical Methods, section 1.3.5.8.
     """
+    from scipy import special
+
     check_share("confidence", confidence)
     check_blocks(df + 1, 2)
     if not (math.isfinite(sd) and sd >= 0):

@@ -13,7 +13,6 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-from scipy import special
 
 from app.stats.checks import check_share
 
@@ -34,6 +33,8 @@ def level_per_look(looks: Sequence[int], alpha: float = 0.05) -> float:
 
 @lru_cache(maxsize=128)
 def _level_per_look(looks: tuple[int, ...], alpha: float) -> float:
+    from scipy import special
+
     rng = np.random.default_rng(SEED)
     total, squares, smallest = np.zeros(PATHS), np.zeros(PATHS), np.ones(PATHS)
     seen = 0

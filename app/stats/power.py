@@ -10,8 +10,6 @@ import math
 from bisect import bisect_left
 from functools import lru_cache
 
-from scipy import optimize, special
-
 from app.stats.checks import check_blocks, check_share
 from app.stats.paired import Analysis
 from app.stats.student import t_quantile
@@ -71,12 +69,16 @@ def _interval(sd: float, blocks: int, analysis: Analysis, alpha: float) -> tuple
 
 def _power(noncentrality: float, df: int, level: float) -> float:
     # Both tails of a noncentral t are one tail of its square, a noncentral F; scipy's nct is NaN far out.
+    from scipy import special
+
     return 1 - float(special.ncfdtr(1, df, noncentrality**2, t_quantile(level, df) ** 2))
 
 
 @lru_cache(maxsize=1024)
 def _noncentrality(df: int, level: float, power: float) -> float:
     """The true effect in standard errors at which the power is reached."""
+    from scipy import optimize
+
     upper = 1.0
     while _power(upper, df, level) < power:
         upper *= 2

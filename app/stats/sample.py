@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from scipy import special
 
 from app.stats.checks import check_finite, check_share
 
@@ -48,6 +47,8 @@ def fewest_values(percent: float) -> int:
     held by values on both sides and needs no such guard.
     Source: the early-stopping rule of MLPerf's LoadGen (mlcommons/inference, loadgen/early_stopping.cc).
     """
+    from scipy import special
+
     check_share("percent / 100", percent / 100)
     beyond = min(percent, 100 - percent) / 100
     count = 1

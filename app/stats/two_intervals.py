@@ -16,8 +16,6 @@ instead of resampled.
 import math
 from functools import lru_cache
 
-from scipy import integrate, optimize, special
-
 from app.stats.checks import check_blocks, check_share
 from app.stats.student import t_quantile, t_tails
 
@@ -27,6 +25,8 @@ _SMALLEST_P = 1e-15  # below, the integral is lost in rounding; the bound of Bon
 @lru_cache(maxsize=4096)
 def joint_level(p: float, blocks: int) -> float:
     """The probability that the smaller of the two p-values is at most `p`, when there is no effect of any kind."""
+    from scipy import integrate, special
+
     check_blocks(blocks, 3)
     if p < _SMALLEST_P or p >= 1:
         return min(max(2 * p, 0.0), 1.0)
@@ -48,5 +48,7 @@ def joint_level(p: float, blocks: int) -> float:
 @lru_cache(maxsize=4096)
 def separate_level(alpha: float, blocks: int) -> float:
     """The level for each of the two intervals at which the narrower of them has level `alpha`."""
+    from scipy import optimize
+
     check_share("alpha", alpha)
     return float(optimize.brentq(lambda p: joint_level(p, blocks) - alpha, alpha / 2, alpha, xtol=1e-12))

@@ -37,14 +37,16 @@ def throughput_of(results: dict[str, Any], candidate: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def one_engine(lab: Lab) -> dict[str, Any]:
     """Arms that differ in driver settings only share one engine."""
-    driver = {
+    driver: dict[str, dict[str, Any]] = {
         "base": {},
         "delta": {"output_kind": "delta"},
         "detokenizes": {"detokenize": True},
         "logprobs": {"logprobs": 5},
         "n": {"samples": "n_parameter"},
     }
-    arms = [{"name": name, "profile": "vllm-async", "driver": settings} for name, settings in driver.items()]
+    arms: list[dict[str, Any]] = [
+        {"name": name, "profile": "vllm-async", "driver": settings} for name, settings in driver.items()
+    ]
     return finished(lab, arms)
 
 
@@ -120,19 +122,27 @@ def test_samples_asked_for_with_n_have_times_of_their_own(one_engine: dict[str, 
     assert one_engine["fairness"]["output_tokens"]["n"] == one_engine["fairness"]["output_tokens"]["base"]
 
 
-def test_an_eager_arm_with_fewer_threads_is_a_difference_of_settings_not_of_modes(lab: Lab) -> None:
+def test_an_arm_with_another_dtype_and_other_threads_is_a_difference_of_settings_not_of_modes(lab: Lab) -> None:
     slow = {
         "name": "async",
         "profile": "vllm-async",
-        "engine": {"enforce_eager": True},
+        "engine": {"dtype": "bfloat16"},
         "environment": {"variables": {"VLLM_CPU_OMP_THREADS_BIND": "0"}},
     }
     results = finished(lab, [{"name": "sync", "profile": "vllm-sync"}, slow])
     settings = {difference["setting"] for difference in results["parity"]["declared"]}
-    assert "engine.enforce_eager" in settings
+    assert "engine.dtype" in settings
     assert any("VLLM_CPU_OMP_THREADS_BIND" in (setting or "") for setting in settings)
     if throughput_of(results, "async")["verdict"] in ("slower", "faster"):
-        assert "enforce_eager" in results["summary"]
+        assert "dtype" in results["summary"]
+
+
+def test_a_compiled_arm_beside_an_eager_one_is_a_difference_of_settings(lab: Lab) -> None:
+    compiled = {"name": "compiled", "profile": "vllm-sync", "engine": {"enforce_eager": False}}
+    results = finished(lab, [{"name": "eager", "profile": "vllm-sync"}, compiled])
+    settings = {difference["setting"] for difference in results["parity"]["declared"]}
+    assert "engine.enforce_eager" in settings
+    assert results["parity"]["undeclared"] == []
 
 
 def test_a_first_trial_without_warm_up_is_said(lab: Lab) -> None:

@@ -2,9 +2,11 @@
 
 import csv
 import io
+import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.e2e.lab import Lab, no_engine_is_left
@@ -12,7 +14,7 @@ from tests.e2e.lab import Lab, no_engine_is_left
 pytestmark = pytest.mark.timeout(600)
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sync-vs-async.yaml"
-SAMPLES, TOKENS = 32, 128
+SAMPLES, TOKENS, BLOCKS = 32, 128, 10
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +39,6 @@ def requests_of(lab: Lab, experiment_id: str, arm: str, trial: int) -> list[dict
     response = lab.http.get(
         f"/v1/experiments/{experiment_id}/requests", params={"arm": arm, "trial": trial, "format": "ndjson"}
     )
-    import json
-
     return [json.loads(line) for line in response.text.splitlines()]
 
 
@@ -49,7 +49,8 @@ def trials_of(results: dict[str, Any], arm: str) -> list[dict[str, Any]]:
 def test_the_order_is_abba(results: dict[str, Any]) -> None:
     measured = [trial["arm"] for trial in results["trials"] if trial["phase"] == "measured"]
     assert measured[:4] == ["sync", "async", "async", "sync"]
-    assert len(measured) == 20
+    # More, if other processes disturbed a block, which is then run again.
+    assert len(measured) >= 2 * BLOCKS
 
 
 @pytest.mark.parametrize("arm", ["sync", "async"])
@@ -93,7 +94,8 @@ def test_throughput_is_what_the_records_say(lab: Lab, experiment_id: str, result
 def test_both_modes_generate_the_same_tokens(results: dict[str, Any]) -> None:
     fairness = results["fairness"]
     assert fairness["equal"]
-    assert fairness["output_tokens"] == {"sync": 10 * SAMPLES * TOKENS, "async": 10 * SAMPLES * TOKENS}
+    expected = len(trials_of(results, "sync")) * SAMPLES * TOKENS
+    assert fairness["output_tokens"] == {"sync": expected, "async": expected}
     assert fairness["identical_outputs_pct"] == 100.0
 
 
@@ -107,7 +109,7 @@ def test_the_engines_differ_only_in_how_they_are_driven(results: dict[str, Any])
 def test_the_comparison_has_an_interval_and_the_summary_says_no_more_than_it(results: dict[str, Any]) -> None:
     primary = next(c for c in results["comparisons"] if c["metric"] == "output_throughput")
     assert primary["primary"]
-    assert primary["pairs"] == 10
+    assert primary["pairs"] >= BLOCKS
     low, high = primary["interval_pct"]
     assert low <= primary["change_pct"] <= high
     assert primary["verdict"] in ("same", "inconclusive", "faster", "slower", "confounded")
@@ -131,12 +133,11 @@ def test_the_timeline_accounts_for_every_token(lab: Lab, experiment_id: str, res
 
 
 def test_records_come_as_csv_and_parquet_too(lab: Lab, experiment_id: str) -> None:
-    import pyarrow.parquet as pq
-
     url = f"/v1/experiments/{experiment_id}/requests"
     rows = list(csv.DictReader(io.StringIO(lab.http.get(url, params={"format": "csv"}).text)))
     table = pq.read_table(io.BytesIO(lab.http.get(url, params={"format": "parquet"}).content))
-    assert len(rows) == table.num_rows == 20 * SAMPLES
+    assert len(rows) == table.num_rows
+    assert len(rows) >= 2 * BLOCKS * SAMPLES
 
 
 def test_nothing_is_left_running(experiment_id: str) -> None:
