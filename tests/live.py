@@ -86,7 +86,7 @@ def free_port() -> int:
         return port
 
 
-def eventually(look: Callable[[], T | None], within_s: float = 60.0) -> T:
+def eventually(look: Callable[[], T | None], within_s: float = 60.0, every_s: float = 0.05) -> T:
     """What ``look`` finds, once it finds anything; errors of the network are nothing."""
     deadline = time.monotonic() + within_s
     while True:
@@ -97,4 +97,4 @@ def eventually(look: Callable[[], T | None], within_s: float = 60.0) -> T:
         if found:
             return found
         assert time.monotonic() < deadline, f"not within {within_s} s"
-        time.sleep(0.05)
+        time.sleep(every_s)

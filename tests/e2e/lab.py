@@ -17,6 +17,7 @@ from app.settings import Settings
 from tests.live import environment, eventually, free_port
 from workers.processes import WORKER_MARK, marked
 
+_POLL_S = 0.3  # the engines under test share two cores with the service that is asked
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
@@ -53,7 +54,7 @@ class Lab:
             experiment = self.experiment(experiment_id)
             return experiment if experiment["status"] in ("succeeded", "failed", "cancelled") else None
 
-        return eventually(look, within_s)
+        return eventually(look, within_s, _POLL_S)
 
     def measuring(self, experiment_id: str, trials_done: int = 0, within_s: float = 240.0) -> dict[str, Any]:
         """The experiment, while it measures and has finished so many trials."""
@@ -68,7 +69,7 @@ class Lab:
                 else None
             )
 
-        return eventually(look, within_s)
+        return eventually(look, within_s, _POLL_S)
 
     def worker(self) -> psutil.Process:
         """The worker's process, once there is one."""

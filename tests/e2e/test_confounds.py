@@ -80,7 +80,7 @@ def test_strict_parity_refuses_before_the_first_trial(lab: Lab) -> None:
 
 
 def test_a_warm_prefix_cache_is_unequal_work(lab: Lab) -> None:
-    arms = [
+    arms: list[dict[str, Any]] = [
         {"name": "final", "profile": "vllm-async"},
         {"name": "delta", "profile": "vllm-async", "driver": {"output_kind": "delta"}},
     ]
