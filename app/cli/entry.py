@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from app.cli import db, doctor, experiments, serve, submit
+from app.cli import db, doctor, experiments, export, serve, submit
 from app.cli.common import EXIT_CODES, Exit, say
 from app.client import Refused
 from app.errors import InvalidInput, RolloutLabError
@@ -25,6 +25,7 @@ app.command("watch", epilog=EXIT_CODES)(submit.watch)
 app.command("show")(experiments.show)
 app.command("list")(experiments.list_experiments)
 app.command("cancel")(experiments.cancel)
+app.command("export")(export.export)
 app.command("doctor")(doctor.doctor)
 app.add_typer(db.app, name="db")
 
