@@ -19,7 +19,7 @@ ID = "An experiment's id."
 
 
 class _View(BaseModel):
-    model_config = ConfigDict(from_attributes=True)
+    model_config = ConfigDict(from_attributes=True, validate_by_name=True, validate_by_alias=True)
 
 
 class ExperimentSummary(_View):
@@ -50,7 +50,7 @@ class ExperimentSummary(_View):
         ],
     )
     verdict: str | None = Field(description="Verdict of the primary comparison, once there is one.", examples=["same"])
-    failure: Failure | None = Field(description="Why it failed.", examples=[None])
+    error: Failure | None = Field(validation_alias="failure", description="Why it failed.", examples=[None])
     retry_of: str | None = Field(description="The experiment this one retries.", examples=[None])
 
 
@@ -62,7 +62,7 @@ class AttemptView(_View):
     started_at: datetime = Field(description="When it began.", examples=["2026-01-31T12:00:03Z"])
     ended_at: datetime | None = Field(description="When it ended.", examples=[None])
     outcome: Status | None = Field(description="The experiment's status after it.", examples=[None])
-    failure: Failure | None = Field(description="Why it failed.", examples=[None])
+    error: Failure | None = Field(validation_alias="failure", description="Why it failed.", examples=[None])
 
 
 class Links(BaseModel):

@@ -30,8 +30,8 @@ def print_experiment(console: Console, experiment: Object, results: Object, page
     console.print(f"[bold]{escape(title)}[/bold] ({state})")
     if experiment["queue_position"]:
         console.print(f"Place in the queue: {experiment['queue_position']}")
-    if experiment["failure"]:
-        print_failure(console, experiment["failure"])
+    if experiment["error"]:
+        print_failure(console, experiment["error"])
     print_results(console, results, page)
 
 

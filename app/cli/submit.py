@@ -241,8 +241,8 @@ def _report(experiment: Object, results: Object, page: str, as_json: bool) -> No
         _print_json({"experiment": experiment, "results": results})
         return
     out = console()
-    if experiment["failure"]:
-        print_failure(out, experiment["failure"])
+    if experiment["error"]:
+        print_failure(out, experiment["error"])
     print_results(out, results, page)
 
 

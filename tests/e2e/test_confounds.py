@@ -137,14 +137,6 @@ def test_an_arm_with_another_dtype_and_other_threads_is_a_difference_of_settings
         assert "dtype" in results["summary"]
 
 
-def test_a_compiled_arm_beside_an_eager_one_is_a_difference_of_settings(lab: Lab) -> None:
-    compiled = {"name": "compiled", "profile": "vllm-sync", "engine": {"enforce_eager": False}}
-    results = finished(lab, [{"name": "eager", "profile": "vllm-sync"}, compiled])
-    settings = {difference["setting"] for difference in results["parity"]["declared"]}
-    assert "engine.enforce_eager" in settings
-    assert results["parity"]["undeclared"] == []
-
-
 def test_a_first_trial_without_warm_up_is_said(lab: Lab) -> None:
     results = finished(
         lab,
