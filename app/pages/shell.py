@@ -38,6 +38,7 @@ templates = Environment(
 )
 templates.filters |= {
     "ago": words.ago,
+    "chance": words.chance,
     "coded": words.coded,
     "direction": words.direction,
     "fact_name": words.fact_name,

@@ -95,6 +95,13 @@ def number(value: object) -> str:
     return text.replace("-", "−")
 
 
+def chance(value: float | None) -> str:
+    """A p-value: below 0.0001 it is small, and how small says nothing."""
+    if value is None:
+        return NOTHING
+    return "< 0.0001" if value < 0.0001 else f"{value:.2g}" if value >= 0.001 else f"{value:.4f}"
+
+
 def spread(value: float | None) -> str:
     """A standard deviation: two digits of it matter."""
     if value is None:

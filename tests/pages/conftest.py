@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import structlog
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Playwright, sync_playwright
 from starlette.testclient import TestClient
 
 from app.main import create_app
@@ -76,10 +76,15 @@ def service(settings: Settings, lab: Lab) -> Iterator[Service]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """The system's Chromium, without a window."""
+    with sync_playwright() as playwright:
+        found = launched(playwright)
+        yield found
+        found.close()
+
+
+def launched(playwright: Playwright) -> Browser:
+    """A browser that talks to nobody of its own accord."""
     path = next(filter(None, map(shutil.which, CHROMIUM)), None)
     if path is None:
         pytest.fail(f"no browser: the page tests need one of {', '.join(CHROMIUM)}")
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=Path(path), args=ARGUMENTS)
-        yield found
-        found.close()
+    return playwright.chromium.launch(executable_path=Path(path), args=ARGUMENTS)

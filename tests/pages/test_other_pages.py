@@ -26,6 +26,12 @@ def test_different_fingerprints_are_loud_and_explained(client: TestClient, lab: 
         assert f"<code>{what}</code>" in text
 
 
+def test_settings_alone_are_another_matter_than_hosts(client: TestClient, lab: Lab) -> None:
+    text = page(client, f"/compare?experiment={lab['tie']}&experiment={lab['slower']}")
+    assert "The fingerprints differ" in text
+    assert "ask for different settings" in text
+
+
 def test_arms_of_one_experiment_are_measured_alike(client: TestClient, lab: Lab) -> None:
     text = page(client, f"/compare?experiment={lab['tie']}")
     assert "These were not measured alike" not in text

@@ -32,6 +32,13 @@ def test_two_digits_of_a_spread_matter(value: float | None, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "text"), [(None, "–"), (0.41, "0.41"), (0.00042, "0.0004"), (1e-14, "< 0.0001"), (1.0, "1")]
+)
+def test_a_small_chance_is_small(value: float | None, text: str) -> None:
+    assert words.chance(value) == text
+
+
+@pytest.mark.parametrize(
     ("value", "text"), [(None, "–"), (4.25, "4.2 s"), (31.5, "32 s"), (200, "3 min 20 s"), (3900, "1 h 5 min")]
 )
 def test_durations_read_as_people_say_them(value: float | None, text: str) -> None:
