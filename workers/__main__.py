@@ -44,6 +44,7 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._drain)
         self._end_orphans()
+        self._wait_for_database()
         self._cluster.connect()
         info = {"nodes": self._cluster.nodes(), "versions": software_versions()}
         with Presence(self._db, self._owner, self._settings.lease_s, self._doing, info):
@@ -55,6 +56,12 @@ class Worker:
                 else:
                     self._run(claim)
         self._cluster.disconnect()
+
+    def _wait_for_database(self) -> None:
+        """Until it answers and has this version's schema (`rollout-lab serve` and `db upgrade` see to that)."""
+        while not self._stop.is_set() and not (health := self._db.check()).ready:
+            log.warning("waiting for the database", detail=health.detail)
+            self._stop.wait(self._settings.poll_s)
 
     @staticmethod
     def _end_orphans() -> None:

@@ -115,7 +115,7 @@ class Attempt:
         found = noise_of(results)
         if found is not None:
             keys = self._noise_keys()[0]
-            self._stored(lambda: keep_noise(self._db, self.lease.experiment_id, keys, found))
+            self._stored(lambda: keep_noise(self._db, self.lease, keys, found))
 
     def _known_noise(self) -> NoiseFloor | None:
         return floor_of(noise_under(self._db, [keys.fingerprint for keys in self._noise_keys()]))
@@ -135,7 +135,7 @@ class Attempt:
         if current is not None and step is Step.STARTING_ENGINES:
             step = Step.WARMING_UP if current.phase is Phase.WARMUP else Step.MEASURING
         measured = [s for s in tuple(self.summaries) if s.planned.phase is Phase.MEASURED]
-        total = len(self.plan.measured)
+        total = max(len(self.plan.measured), len(measured))  # a disturbed block is run again, beyond the plan
         return Progress(
             step=step,
             trials_done=len(measured),

@@ -17,7 +17,7 @@ from app.store.reaper import Reaper
 
 log = structlog.get_logger(__name__)
 
-_PERIOD_S = 2.0
+_LONGEST_PERIOD_S = 2.0
 
 
 class Presence(AbstractContextManager["Presence"]):
@@ -31,6 +31,7 @@ class Presence(AbstractContextManager["Presence"]):
         self._doing = doing
         self._info = info
         self._reaper = Reaper(db, lease_s)
+        self._period_s = min(_LONGEST_PERIOD_S, lease_s / 3.0)
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="presence", daemon=True)
 
@@ -55,4 +56,4 @@ class Presence(AbstractContextManager["Presence"]):
                     log.warning("worker lost", experiment=experiment)
             except DatabaseUnavailable as error:
                 log.warning("database away", detail=error.detail)
-            self._done.wait(_PERIOD_S)
+            self._done.wait(self._period_s)

@@ -8,16 +8,16 @@ from app.experiment.noise import Noise, NoiseKeys
 from app.store.clock import now_us
 from app.store.dialects import insert_unless_present
 from app.store.engine import Database
-from app.store.ids import ExperimentId
+from app.store.lease import Lease, fenced_update
 from app.store.tables import noise
 
 NEWEST = 10  # older ones say less of the host as it is now
 
 
-def keep_noise(db: Database, experiment_id: ExperimentId, keys: NoiseKeys, found: Noise) -> None:
-    """Keep what an A/A experiment found. Saying it twice is no error."""
+def keep_noise(db: Database, lease: Lease, keys: NoiseKeys, found: Noise) -> None:
+    """Keep what an A/A experiment found, while its attempt is ours. Saying it twice is no error."""
     row = {
-        "experiment_id": experiment_id,
+        "experiment_id": lease.experiment_id,
         "fingerprint": keys.fingerprint,
         "settings": keys.settings,
         "sd_pct": found.sd_pct,
@@ -26,6 +26,7 @@ def keep_noise(db: Database, experiment_id: ExperimentId, keys: NoiseKeys, found
         "kept_at": now_us(),
     }
     with db.write() as connection:
+        fenced_update(connection, lease)
         insert_unless_present(connection, noise, row, ("experiment_id",))
 
 

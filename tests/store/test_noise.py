@@ -1,24 +1,45 @@
 """The noise floors that A/A experiments leave."""
 
+import dataclasses
+
+import pytest
+
+from app.errors import LeaseLost
 from app.experiment.noise import Noise, NoiseKeys
 from app.store import queue
 from app.store.engine import Database
+from app.store.lease import Lease
 from app.store.noise import keep_noise, noise_anywhere, noise_under
 from tests.builders import a_simulated_spec
 
 
+def a_claim(db: Database, lease_s: float = 60.0) -> Lease:
+    """The lease of an experiment that runs."""
+    queue.enqueue(db, a_simulated_spec())
+    claim = queue.claim(db, "worker", lease_s)
+    assert claim is not None
+    return claim.lease
+
+
 def test_noise_is_found_by_what_exactly_ran_and_by_its_settings(db: Database) -> None:
-    experiment = queue.enqueue(db, a_simulated_spec()).experiment_id
+    lease = a_claim(db)
     found = Noise(sd_pct=0.5, change_pct=-0.1, blocks=6)
-    keep_noise(db, experiment, NoiseKeys(fingerprint="here", settings="arm"), found)
+    keep_noise(db, lease, NoiseKeys(fingerprint="here", settings="arm"), found)
     assert noise_under(db, ["here", "elsewhere"]) == (found,)
     assert noise_under(db, ["elsewhere"]) == ()
     assert noise_anywhere(db, ["arm"]) == (found,)
 
 
 def test_saying_it_twice_keeps_it_once(db: Database) -> None:
-    experiment = queue.enqueue(db, a_simulated_spec()).experiment_id
+    lease = a_claim(db)
     keys = NoiseKeys(fingerprint="here", settings="arm")
     for _ in range(2):
-        keep_noise(db, experiment, keys, Noise(sd_pct=0.5, change_pct=-0.1, blocks=6))
+        keep_noise(db, lease, keys, Noise(sd_pct=0.5, change_pct=-0.1, blocks=6))
     assert len(noise_under(db, ["here"])) == 1
+
+
+def test_a_worker_that_lost_its_lease_keeps_no_noise(db: Database) -> None:
+    stale = dataclasses.replace(a_claim(db), attempt=7)
+    with pytest.raises(LeaseLost):
+        keep_noise(db, stale, NoiseKeys(fingerprint="here", settings="arm"), Noise(0.5, 0.1, 6))
+    assert noise_under(db, ["here"]) == ()
