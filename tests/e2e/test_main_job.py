@@ -109,9 +109,13 @@ def test_the_engines_differ_only_in_how_they_are_driven(results: dict[str, Any])
 def test_the_comparison_has_an_interval_and_the_summary_says_no_more_than_it(results: dict[str, Any]) -> None:
     primary = next(c for c in results["comparisons"] if c["metric"] == "output_throughput")
     assert primary["primary"]
-    assert primary["pairs"] >= BLOCKS
-    low, high = primary["interval_pct"]
-    assert low <= primary["change_pct"] <= high
+    dropped = {block["block"] for block in primary["dropped_blocks"]}
+    assert primary["pairs"] + len(dropped) == len(trials_of(results, "sync"))
+    if primary["pairs"] >= 2:
+        low, high = primary["interval_pct"]
+        assert low <= primary["change_pct"] <= high
+    else:  # other processes kept the host busy all the time: no number is better than a wrong one
+        assert primary["verdict"] in ("inconclusive", "confounded")
     assert primary["verdict"] in ("same", "inconclusive", "faster", "slower", "confounded")
     assert "async" in results["summary"]
     assert results["complete"]

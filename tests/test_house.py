@@ -1,0 +1,48 @@
+"""What the house promises, and a reader relies on."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted([*ROOT.glob("app/**/*.py"), *ROOT.glob("workers/**/*.py"), *ROOT.glob("migrations/**/*.py")])
+DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+LONGEST_MODULE = 480  # the spec, which only declares
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_type_is_ignored_and_no_module_does_too_much(path: Path) -> None:
+    text = path.read_text()
+    assert "type: ignore" not in text
+    assert len(text.splitlines()) <= LONGEST_MODULE
+
+
+def test_only_the_queue_changes_an_experiment_s_status() -> None:
+    writers = {
+        path.relative_to(ROOT).as_posix() for path in SOURCES if re.search(r"update\(experiments\)", path.read_text())
+    }
+    assert writers <= {"app/store/queue.py", "app/store/lease.py"}
+    assert "status=" not in (ROOT / "app/store/lease.py").read_text()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_path_a_document_names_exists(document: Path) -> None:
+    text = document.read_text()
+    named = set(re.findall(r"`((?:app|workers|tests|docs|docker|examples|benchmarks|scripts|locks)/[\w./-]*)`", text))
+    linked = {link for link in re.findall(r"\]\(([^)#:]+)\)", text) if not link.startswith("http")}
+    missing = [name for name in named if not (ROOT / name).exists()]
+    missing += [link for link in linked if not (document.parent / link).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_command_and_module_a_document_names_exists(document: Path) -> None:
+    from app.cli.entry import app
+
+    commands = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
+    text = document.read_text()
+    assert set(re.findall(r"rollout-lab ([a-z]+)\b", text)) <= commands
+    for module in re.findall(r"python -m ([\w.]+)", text):
+        place = ROOT / module.replace(".", "/")
+        assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), module
