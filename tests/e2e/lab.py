@@ -71,6 +71,22 @@ class Lab:
 
         return eventually(look, within_s, _POLL_S)
 
+    def engine_processes(self, title: str = "") -> tuple[psutil.Process, ...]:
+        """Processes of this service's engines: `VLLM::EngineCore`, `VLLM::Worker`, or all."""
+        ours = str(self.data_dir)
+        of_this_service = {process.pid for process in marked("ROLLOUT_LAB_DATA_DIR", ours.__eq__)}
+        engines = marked(WORKER_MARK, lambda _: True)
+        return tuple(p for p in engines if p.pid in of_this_service and title in _title(p))
+
+    def no_engine_is_left(self, within_s: float = 20.0) -> bool:
+        """Whether every process of every engine ends in time."""
+        deadline = time.monotonic() + within_s
+        while self.engine_processes():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.2)
+        return True
+
     def worker(self) -> psutil.Process:
         """The worker's process, once there is one."""
 
@@ -107,21 +123,6 @@ def running_lab(data_dir: Path, lease_s: float = 6.0) -> Iterator[Lab]:
         finally:
             process.kill()
             process.wait()
-
-
-def engine_processes(title: str = "") -> tuple[psutil.Process, ...]:
-    """Processes of engines on this host: `VLLM::EngineCore`, `VLLM::Worker`, or all."""
-    return tuple(process for process in marked(WORKER_MARK, lambda _: True) if title in _title(process))
-
-
-def no_engine_is_left(within_s: float = 20.0) -> bool:
-    """Whether every process of every engine ends in time."""
-    deadline = time.monotonic() + within_s
-    while engine_processes():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.2)
-    return True
 
 
 def _title(process: psutil.Process) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.lab import Lab, no_engine_is_left
+from tests.e2e.lab import Lab
 
 pytestmark = pytest.mark.timeout(500)
 
@@ -164,4 +164,4 @@ def test_an_arm_against_itself_is_neither_slower_nor_faster(lab: Lab) -> None:
     ).json()
     assert rehearsal["cost"]["noise_pct"] == pytest.approx(comparison["sd_pct"], abs=0.01)
     assert rehearsal["cost"]["detectable_effect_pct"] > 0
-    assert no_engine_is_left()
+    assert lab.no_engine_is_left()

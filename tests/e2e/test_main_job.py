@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.e2e.lab import Lab, no_engine_is_left
+from tests.e2e.lab import Lab
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -144,6 +144,6 @@ def test_records_come_as_csv_and_parquet_too(lab: Lab, experiment_id: str) -> No
     assert len(rows) >= 2 * BLOCKS * SAMPLES
 
 
-def test_nothing_is_left_running(experiment_id: str) -> None:
+def test_nothing_is_left_running(lab: Lab, experiment_id: str) -> None:
     assert experiment_id
-    assert no_engine_is_left()
+    assert lab.no_engine_is_left()

@@ -6,7 +6,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.e2e.lab import Lab, engine_processes, no_engine_is_left
+from tests.e2e.lab import Lab
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -30,7 +30,7 @@ def test_a_bad_model_path_fails_with_vllm_s_own_reason(lab: Lab) -> None:
     assert ended["error"]["code"] == "engine_start_failed"
     assert ended["error"]["arm"] == "sync"
     assert "/no/such/model" in ended["error"]["detail"]
-    assert no_engine_is_left()
+    assert lab.no_engine_is_left()
 
 
 def test_an_engine_that_cannot_fit_fails_with_vllm_s_own_reason(lab: Lab) -> None:
@@ -38,8 +38,8 @@ def test_an_engine_that_cannot_fit_fails_with_vllm_s_own_reason(lab: Lab) -> Non
     ended = lab.ended(lab.submit(model=TINY, arms=[arm]))
     assert ended["status"] == "failed"
     assert ended["error"]["code"] == "engine_start_failed"
-    assert "KV cache" in ended["error"]["detail"]
-    assert no_engine_is_left()
+    assert "cache blocks" in ended["error"]["detail"]
+    assert lab.no_engine_is_left()
 
 
 def test_a_running_experiment_is_cancelled_and_keeps_its_finished_trials(lab: Lab) -> None:
@@ -50,20 +50,20 @@ def test_a_running_experiment_is_cancelled_and_keeps_its_finished_trials(lab: La
     results = lab.results(experiment_id)
     assert not results["complete"]
     assert any(trial["state"] == "succeeded" for trial in results["trials"])
-    assert no_engine_is_left()
+    assert lab.no_engine_is_left()
 
 
 def test_an_engine_core_killed_during_a_sync_batch_costs_its_block_only(lab: Lab) -> None:
     experiment_id = lab.submit(model=TINY, arms=[SYNC], workload=long_workload(2000), plan={"blocks": 3})
     lab.measuring(experiment_id)
-    (core,) = engine_processes("VLLM::EngineCore")
+    (core,) = lab.engine_processes("VLLM::EngineCore")
     core.kill()
     assert lab.ended(experiment_id)["status"] == "succeeded"
     states = [trial["state"] for trial in lab.results(experiment_id)["trials"]]
     assert states.count("failed") == 1
     failed = next(trial for trial in lab.results(experiment_id)["trials"] if trial["state"] == "failed")
     assert "is gone" in failed["error"] or "died" in failed["error"]
-    assert no_engine_is_left()
+    assert lab.no_engine_is_left()
 
 
 def test_an_engine_that_hangs_without_dying_is_found_by_its_silence(lab: Lab) -> None:
@@ -75,13 +75,13 @@ def test_an_engine_that_hangs_without_dying_is_found_by_its_silence(lab: Lab) ->
         limits={"stall_timeout_s": 5},
     )
     lab.measuring(experiment_id)
-    (worker,) = engine_processes("VLLM::Worker")
+    (worker,) = lab.engine_processes("VLLM::Worker")
     worker.suspend()
     assert lab.ended(experiment_id)["status"] == "succeeded"
     failed = [trial for trial in lab.results(experiment_id)["trials"] if trial["state"] == "failed"]
     assert len(failed) == 1
     assert "limits.stall_timeout_s" in failed[0]["error"]
-    assert no_engine_is_left()
+    assert lab.no_engine_is_left()
 
 
 def test_a_worker_killed_in_mid_run_is_reported_and_the_next_experiment_runs(lab: Lab) -> None:
@@ -93,7 +93,7 @@ def test_a_worker_killed_in_mid_run_is_reported_and_the_next_experiment_runs(lab
     assert ended["status"] == "failed"
     assert ended["error"]["code"] == "worker_lost"
     assert lab.ended(following)["status"] == "succeeded"
-    assert no_engine_is_left()
+    assert lab.no_engine_is_left()
 
 
 def test_the_api_killed_in_mid_run_comes_back_and_nothing_is_lost(lab: Lab) -> None:
