@@ -5,12 +5,15 @@ import io
 import re
 
 import pytest
+from sqlalchemy import update
 from starlette.testclient import TestClient
 
 from app.main import create_app
 from app.pages.figures import FIGURES
 from app.settings import Settings
-from app.store import experiments
+from app.store import experiments, queue
+from app.store.ids import ExperimentId
+from app.store.tables import experiments as table
 from tests.pages.lab import HOSTILE, RIGHT_TO_LEFT, STORIES, Lab, simulated_spec, submitted
 
 HTMX = {"HX-Request": "true"}
@@ -133,6 +136,33 @@ def test_results_of_a_newer_version_say_what_is_not_shown(client: TestClient, la
     assert "waterfall" in text
     assert "parity.equal" in text
     assert "method paired-log-t 2" in text
+
+
+def rewritten(lab: Lab, **changes: object) -> str:
+    """A queued experiment whose spec another version wrote."""
+    found = queue.enqueue(lab.db, simulated_spec(name="another spec")).experiment_id
+    spec = experiments.get(lab.db, found).submitted | changes
+    with lab.db.write() as connection:
+        connection.execute(update(table).where(table.c.id == found).values(spec=spec))
+    return found
+
+
+def test_a_spec_of_another_version_has_a_page_that_says_so(client: TestClient, lab: Lab) -> None:
+    found = rewritten(lab, moon="full", plan={"blocks": "many"})
+    text = page(client, f"/experiments/{found}", 409)
+    assert "<h1>Written by another version</h1>" in text
+    assert "cannot read 2 of its fields" in text
+    assert page(client, f"/compare?experiment={found}&experiment={lab['tie']}")
+    queue.request_cancel(lab.db, ExperimentId(found))
+
+
+def test_a_profile_nobody_knows_any_more_leaves_a_page(client: TestClient, lab: Lab) -> None:
+    found = rewritten(lab, arms=[{"name": "a", "profile": "gone"}, {"name": "b", "profile": "gone"}])
+    text = page(client, f"/experiments/{found}")
+    assert "does not know a profile or a model preset" in text
+    assert "nothing can be computed" in text
+    page(client, f"/experiments/{found}/report.html")
+    queue.request_cancel(lab.db, ExperimentId(found))
 
 
 def test_an_undeclared_difference_is_loud(client: TestClient, lab: Lab) -> None:
