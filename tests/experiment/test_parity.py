@@ -15,11 +15,16 @@ from tests.builders import a_resolved_arm, a_spec
 SEQS = "engine.scheduler_config.max_num_seqs"
 
 
+# Unlike the presets, it changes no common default.
+HUB_MODEL = {"id": "org/model"}
+
+
 def arms(
     sync: dict[str, Any] | None = None, other: dict[str, Any] | None = None, **spec: Any
 ) -> tuple[ArmSettings, ...]:
     return resolve(
         a_spec(
+            model=HUB_MODEL,
             arms=[
                 {"name": "sync", "profile": "vllm-sync", **(sync or {})},
                 {"name": "async", "profile": "vllm-async", **(other or {})},
@@ -172,11 +177,12 @@ def test_another_interpreter_explains_another_vllm() -> None:
 def test_two_settings_are_named_where_pairs_of_arms_differ_for_two_reasons() -> None:
     three = resolve(
         a_spec(
+            model=HUB_MODEL,
             arms=[
                 {"name": "a", "profile": "vllm-sync"},
                 {"name": "b", "profile": "vllm-sync", "engine": {"max_num_seqs": 64}},
                 {"name": "c", "profile": "vllm-sync", "engine": {"enforce_eager": True}},
-            ]
+            ],
         )
     ).arms
     key = "engine.compilation_config.cudagraph_capture_sizes"
@@ -213,11 +219,12 @@ def test_a_setting_that_has_no_common_default_is_declared_by_the_arm_that_sets_i
 def test_one_undeclared_pair_of_three_arms_is_enough() -> None:
     three = resolve(
         a_spec(
+            model=HUB_MODEL,
             arms=[
                 {"name": "a", "profile": "vllm-sync"},
                 {"name": "b", "profile": "vllm-async"},
                 {"name": "c", "profile": "vllm-async", "engine": {"max_num_seqs": 64}},
-            ]
+            ],
         )
     ).arms
     resolved = [a_resolved_arm(name, {SEQS: seqs}) for name, seqs in (("a", 256), ("b", 128), ("c", 64))]
@@ -292,10 +299,11 @@ def test_a_real_engine_in_process_differs_in_its_executor_only() -> None:
     real = REAL["sync_and_in_process"]
     two = resolve(
         a_spec(
+            model=HUB_MODEL,
             arms=[
                 {"name": "sync", "profile": "vllm-sync"},
                 {"name": "async", "profile": "vllm-sync", "driver": {"engine_process": "in_process"}},
-            ]
+            ],
         )
     ).arms
     report = check_parity(two, engines(real["sync"], real["inproc"]))

@@ -87,6 +87,7 @@ def test_faster_but_within_the_margin() -> None:
 
 def test_a_difference_is_blamed_on_all_settings_in_which_the_arms_differ() -> None:
     spec = a_spec(
+        model={"id": "org/model"},
         arms=[
             {"name": "sync", "profile": "vllm-sync"},
             {
@@ -95,7 +96,7 @@ def test_a_difference_is_blamed_on_all_settings_in_which_the_arms_differ() -> No
                 "driver": {"detokenize": True},
                 "engine": {"enforce_eager": True},
             },
-        ]
+        ],
     )
     comparison = a_comparison(Verdict.SLOWER, change_pct=-80.0, interval_pct=(-81.0, -79.0))
     assert said(comparison, spec=spec).endswith(
