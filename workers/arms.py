@@ -136,7 +136,8 @@ class Engine:
         environment = settings.environment
         self._name = uuid.uuid4().hex
         marks = {processes.WORKER_MARK: processes.worker_mark(), processes.ENGINE_MARK: self._name}
-        runtime: dict[str, object] = {"env_vars": engine_environment(settings, bool(place.gpus)) | marks}
+        variables = engine_environment(settings, bool(place.gpus)) | marks | processes.KEEP_ENVIRONMENT
+        runtime: dict[str, object] = {"env_vars": variables}
         if environment.python is not None:
             runtime["py_executable"] = environment.python
         self._actor: ActorHandle = (

@@ -14,6 +14,8 @@ import psutil
 
 WORKER_MARK = "ROLLOUT_LAB_WORKER"  # host:pid:birth of the worker process
 ENGINE_MARK = "ROLLOUT_LAB_ENGINE"  # a name no other engine has
+# Ray and vLLM give their processes titles, for which setproctitle would overwrite the environment seen from outside.
+KEEP_ENVIRONMENT = {"SPT_NOENV": "1"}
 
 
 def worker_mark() -> str:
