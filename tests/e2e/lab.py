@@ -62,12 +62,9 @@ class Lab:
         def look() -> dict[str, Any] | None:
             experiment = self.experiment(experiment_id)
             assert experiment["status"] in ("queued", "running"), experiment
-            progress = experiment["progress"]
-            return (
-                experiment
-                if progress and (progress["step"], progress["trials_done"]) >= ("measuring", trials_done)
-                else None
-            )
+            progress = experiment["progress"] or {"step": None}
+            far_enough = progress["step"] == "measuring" and progress["trials_done"] >= trials_done
+            return experiment if far_enough else None
 
         return eventually(look, within_s, _POLL_S)
 

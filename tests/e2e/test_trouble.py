@@ -54,7 +54,7 @@ def test_a_running_experiment_is_cancelled_and_keeps_its_finished_trials(lab: La
 
 
 def test_an_engine_core_killed_during_a_sync_batch_costs_its_block_only(lab: Lab) -> None:
-    experiment_id = lab.submit(model=TINY, arms=[SYNC], workload=long_workload(2000), plan={"blocks": 3})
+    experiment_id = lab.submit(model=TINY, arms=[SYNC], workload=long_workload(600), plan={"blocks": 3})
     lab.measuring(experiment_id)
     (core,) = lab.engine_processes("VLLM::EngineCore")
     core.kill()
@@ -70,7 +70,7 @@ def test_an_engine_that_hangs_without_dying_is_found_by_its_silence(lab: Lab) ->
     experiment_id = lab.submit(
         model=TINY,
         arms=[ASYNC],
-        workload=long_workload(2000),
+        workload=long_workload(600),
         plan={"blocks": 2},
         limits={"stall_timeout_s": 5},
     )
@@ -85,7 +85,7 @@ def test_an_engine_that_hangs_without_dying_is_found_by_its_silence(lab: Lab) ->
 
 
 def test_a_worker_killed_in_mid_run_is_reported_and_the_next_experiment_runs(lab: Lab) -> None:
-    lost = lab.submit(model=TINY, arms=[SYNC], workload=long_workload(2000), plan={"blocks": 100})
+    lost = lab.submit(model=TINY, arms=[SYNC], workload=long_workload(600), plan={"blocks": 100})
     following = lab.submit(model=TINY, arms=[SYNC], workload=long_workload(16), plan={"blocks": 2})
     lab.measuring(lost)
     lab.worker().send_signal(signal.SIGKILL)
