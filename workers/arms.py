@@ -102,10 +102,6 @@ class ArmActor:
         """Undo ``sleep``."""
         self._call(self._driver.wake)
 
-    def stop(self) -> None:
-        """End the engine in good order."""
-        self._call(self._driver.stop)
-
     def pulse(self) -> Pulse:
         """A sign of life, while another call runs."""
         gone = [pid for pid in self._vital if not processes.alive(pid)]
