@@ -8,29 +8,11 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from app.errors import FieldError, InvalidInput, RolloutLabError
+from app.errors import FieldError, InvalidInput, Refused, RolloutLabError, Unreachable
 from app.version import VERSION
 
 JsonObject = dict[str, Any]
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-
-
-class Unreachable(RolloutLabError):
-    """The service does not answer, or not now: the same request may succeed later."""
-
-    slug = "unreachable"
-    title = "Service unreachable"
-
-
-class Refused(RolloutLabError):
-    """The service answered with a problem."""
-
-    slug = "refused"
-    title = "Request refused"
-
-    def __init__(self, http_status: int, detail: str, errors: tuple[FieldError, ...] = ()) -> None:
-        super().__init__(detail, errors)
-        self.http_status = http_status
 
 
 class Client:

@@ -3,10 +3,15 @@
 RolloutLabError
 ├── InvalidInput              422  the caller's input is wrong; ``errors`` says where and what to do
 │   └── IdempotencyMismatch   422  same Idempotency-Key, other body
+├── UnsupportedMediaType      415
 ├── PayloadTooLarge           413
 ├── NotFound                  404
 ├── Conflict                  409  the state does not allow it
+├── UnreadableSpec            409  on a page: what is stored was written by another version
+├── FromElsewhere             403  a form that no page of the service has sent
 ├── DatabaseUnavailable       503
+├── Unreachable                    a client gets no answer, or not now
+├── Refused                        a client is answered with a problem
 ├── LeaseLost                      a worker no longer owns its attempt: it must stop and write nothing more
 ├── Cancelled                      somebody asked the running experiment to stop
 ├── Draining                       the worker was asked to end: it hands its experiment back
@@ -68,6 +73,14 @@ class IdempotencyMismatch(InvalidInput):
     title = "Idempotency-Key was used with another body"
 
 
+class UnsupportedMediaType(RolloutLabError):
+    """The request body is of a type the service does not read."""
+
+    status = 415
+    slug = "unsupported-media-type"
+    title = "Unsupported media type"
+
+
 class PayloadTooLarge(RolloutLabError):
     """The request body exceeds the limit."""
 
@@ -92,12 +105,46 @@ class Conflict(RolloutLabError):
     title = "Conflict"
 
 
+class UnreadableSpec(RolloutLabError):
+    """The stored spec was written by another version of this project."""
+
+    status = 409
+    slug = "unreadable-spec"
+    title = "Written by another version"
+
+
+class FromElsewhere(RolloutLabError):
+    """The request comes from a page elsewhere."""
+
+    status = 403
+    slug = "from-elsewhere"
+    title = "Refused"
+
+
 class DatabaseUnavailable(RolloutLabError):
     """The database cannot be reached or refuses to answer."""
 
     status = 503
     slug = "database-unavailable"
     title = "Database unavailable"
+
+
+class Unreachable(RolloutLabError):
+    """The service does not answer, or not now: the same request may succeed later."""
+
+    slug = "unreachable"
+    title = "Service unreachable"
+
+
+class Refused(RolloutLabError):
+    """The service answered with a problem."""
+
+    slug = "refused"
+    title = "Request refused"
+
+    def __init__(self, http_status: int, detail: str, errors: tuple[FieldError, ...] = ()) -> None:
+        super().__init__(detail, errors)
+        self.http_status = http_status
 
 
 class LeaseLost(RolloutLabError):

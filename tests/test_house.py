@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from app import errors
+
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted([*ROOT.glob("app/**/*.py"), *ROOT.glob("workers/**/*.py"), *ROOT.glob("migrations/**/*.py")])
 DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+ERRORS = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
 LONGEST_MODULE = 480  # the spec, which only declares
 
 
@@ -16,6 +19,18 @@ def test_no_type_is_ignored_and_no_module_does_too_much(path: Path) -> None:
     text = path.read_text()
     assert "type: ignore" not in text
     assert len(text.splitlines()) <= LONGEST_MODULE
+
+
+def test_every_error_stands_in_the_one_tree() -> None:
+    an_error = re.compile(rf"^class \w+\((?:{'|'.join(ERRORS)})\):", re.MULTILINE)
+    assert {path.relative_to(ROOT).as_posix() for path in SOURCES if an_error.search(path.read_text())} == {
+        "app/errors.py"
+    }
+
+
+def test_the_tree_of_errors_is_drawn_as_it_is() -> None:
+    drawn = re.findall(r"─ (\w+)", errors.__doc__ or "")
+    assert sorted(drawn) == sorted(ERRORS - {"RolloutLabError"})
 
 
 def test_only_the_queue_changes_an_experiment_s_status() -> None:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from app.api.estimate import advice, cost_of
 from app.api.http import Db, answer, etag_of
-from app.api.problems import UnsupportedMediaType, responses
+from app.api.problems import responses
 from app.api.views import ID, DryRun, ExperimentPage, ExperimentSummary, ExperimentView, plan_view, view_of
 from app.errors import (
     FieldError,
@@ -18,6 +18,7 @@ from app.errors import (
     InvalidInput,
     NotFound,
     PayloadTooLarge,
+    UnsupportedMediaType,
 )
 from app.experiment.document import load_json, load_yaml
 from app.experiment.lifecycle import Status

@@ -21,18 +21,11 @@ from app.errors import (
     NotFound,
     PayloadTooLarge,
     RolloutLabError,
+    UnsupportedMediaType,
 )
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
-
-
-class UnsupportedMediaType(RolloutLabError):
-    """The request body is of a type the service does not read."""
-
-    status = 415
-    slug = "unsupported-media-type"
-    title = "Unsupported media type"
 
 
 ANSWERED = (

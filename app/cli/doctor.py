@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 
 from app.cli.common import Exit, Url, service_url
+from app.errors import Refused, Unreachable
 from app.settings import Settings
 
 _SHM = Path("/dev/shm")  # noqa: S108 - looked at, not written to
@@ -149,7 +150,7 @@ def _database(settings: Settings) -> Iterator[Check]:
 
 
 def _service(settings: Settings, url: str) -> Check:
-    from app.client import Client, Refused, Unreachable
+    from app.client import Client
 
     try:
         with Client(url, timeout_s=5.0) as client:

@@ -6,8 +6,7 @@ import typer
 
 from app.cli import db, doctor, experiments, export, serve, submit
 from app.cli.common import EXIT_CODES, Exit, say
-from app.client import Refused
-from app.errors import InvalidInput, RolloutLabError
+from app.errors import InvalidInput, Refused, RolloutLabError
 
 app = typer.Typer(
     name="rollout-lab",

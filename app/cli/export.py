@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import typer
 
 from app.cli.common import ExperimentId, Url, say, service_url
+from app.errors import Unreachable
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -32,8 +33,6 @@ def export(
 
 def _report(page: str) -> bytes:
     import httpx
-
-    from app.client import Unreachable
 
     try:
         # A proxy has no way to this host.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from app.cli.common import AsJson, Exit, ExperimentId, Url, console, say, service_url
-from app.errors import InvalidInput
+from app.errors import InvalidInput, Refused, Unreachable
 from app.experiment.document import Document, load, load_yaml
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Submission:
 def _submit(
     submission: Submission, url: str, *, wait: bool, fail_on: list[FailOn], dry_run: bool, as_json: bool
 ) -> None:
-    from app.client import Client, Refused
+    from app.client import Client
 
     with Client(service_url(url)) as client:
         try:
@@ -258,8 +258,6 @@ def _follow(client: "Client", experiment_id: str, display: "Display") -> Object:
 
 def _patiently(ask: Callable[[], T], display: "Display") -> T:
     """Ask again while the service is away."""
-    from app.client import Unreachable
-
     deadline: float | None = None
     while True:
         try:

@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.http import Db
-from app.errors import NotFound
+from app.errors import NotFound, UnreadableSpec
 from app.experiment.fingerprint import EnvironmentReport
 from app.experiment.metrics import METRICS, Better, Kind
 from app.experiment.results import ArmReport
 from app.pages.shell import PageRouter, page
-from app.pages.subject import Subject, UnreadableSpec, load
+from app.pages.subject import Subject, load
 from app.pages.words import NOTHING, number, shortened, spread
 from app.store import experiments
 from app.store.engine import Database

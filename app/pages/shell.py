@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from app.errors import DatabaseUnavailable, RolloutLabError
+from app.errors import DatabaseUnavailable, FromElsewhere, RolloutLabError
 from app.pages import words
 from app.pages.assets import asset_path
 from app.version import VERSION
@@ -57,14 +57,6 @@ templates.filters |= {
 }
 
 _Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-
-
-class Refused(RolloutLabError):
-    """The request comes from a page elsewhere."""
-
-    status = 403
-    slug = "refused"
-    title = "Refused"
 
 
 class PageRoute(APIRoute):
@@ -149,7 +141,7 @@ def refuse_strangers(request: Request) -> None:
         return
     origin = request.headers.get("origin", "").partition("://")[2]
     if origin != request.headers.get("host"):
-        raise Refused("this form was not sent by a page of this service")
+        raise FromElsewhere("this form was not sent by a page of this service")
 
 
 def _rendered(request: Request, template: str, context: Mapping[str, Any]) -> str:

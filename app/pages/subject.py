@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from app.api.results import results_of
-from app.errors import InvalidInput, RolloutLabError
+from app.errors import InvalidInput, UnreadableSpec
 from app.experiment.lifecycle import Status
 from app.experiment.plan import TrialPlan, plan_trials
 from app.experiment.resolution import ResolvedExperiment, resolve
@@ -16,14 +16,6 @@ from app.store import experiments
 from app.store.engine import Database
 from app.store.experiments import ExperimentItem, ExperimentRow
 from app.store.ids import ExperimentId
-
-
-class UnreadableSpec(RolloutLabError):
-    """The stored spec was written by another version of this project."""
-
-    status = 409
-    slug = "unreadable-spec"
-    title = "Written by another version"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from rich.console import Console
 from app.cli import submit
 from app.cli.progress import Bars, Lines, describe
 from app.cli.submit import _patiently
-from app.client import Unreachable
-from app.errors import FailureCode
+from app.errors import FailureCode, Unreachable
 from app.experiment.lifecycle import Failure, Status
 from app.store import queue
 from app.store.engine import Database

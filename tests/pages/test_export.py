@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli.entry import app
-from app.client import Refused, Unreachable
+from app.errors import Refused, Unreachable
 from tests.live import Service, free_port
 from tests.pages.lab import Lab
 
