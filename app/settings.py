@@ -1,5 +1,7 @@
 """The one place that reads ROLLOUT_LAB_* environment variables."""
 
+import shlex
+import sys
 from pathlib import Path
 
 from pydantic import Field
@@ -18,6 +20,11 @@ class Settings(BaseSettings):
     database_url: str | None = Field(
         None, description="SQLAlchemy URL, e.g. postgresql+psycopg://user@host/db; SQLite in data_dir if absent."
     )
+    worker_command: str = Field(
+        "",
+        description="Command that runs the worker beside the API, such as another environment's `…/bin/python -m "
+        "workers`; the service's own Python if empty.",
+    )
     lease_s: float = Field(30.0, gt=0, description="A worker that is silent for this long has lost its attempt.")
     poll_s: float = Field(0.5, gt=0, description="How often an idle worker looks for work.")
     cancel_grace_s: float = Field(10.0, gt=0, description="A cancelled trial may take this long before it is killed.")
@@ -31,3 +38,8 @@ class Settings(BaseSettings):
     def url(self) -> str:
         """SQLAlchemy URL of the database."""
         return self.database_url or f"sqlite:///{(self.data_dir / 'rollout-lab.sqlite').absolute()}"
+
+    @property
+    def worker(self) -> list[str]:
+        """Words of the command that runs a worker."""
+        return shlex.split(self.worker_command) or [sys.executable, "-m", "workers"]

@@ -7,7 +7,6 @@ kernel tells the children to end.
 
 import ctypes
 import os
-import shlex
 import signal
 import socket
 import subprocess
@@ -129,7 +128,7 @@ class Supervisor:
         self._stop.set()
 
 
-def children(settings: Settings, listener: socket.socket, worker_command: str | None) -> list[Child]:
+def children(settings: Settings, listener: socket.socket, *, with_worker: bool) -> list[Child]:
     """The API, and the worker unless there is to be none."""
     environment = os.environ | {
         "ROLLOUT_LAB_HOST": settings.host,
@@ -144,10 +143,9 @@ def children(settings: Settings, listener: socket.socket, worker_command: str | 
         environment=environment,
         inherited_fds=(fd,),
     )
-    if worker_command is None:
+    if not with_worker:
         return [api]
-    command = shlex.split(worker_command) or [sys.executable, "-m", "workers"]
-    return [api, Child(name="worker", command=command, drain_s=WORKER_DRAIN_S, environment=environment)]
+    return [api, Child(name="worker", command=settings.worker, drain_s=WORKER_DRAIN_S, environment=environment)]
 
 
 def _die_with(parent: int) -> None:

@@ -5,15 +5,17 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
+import pytest
 
 from app.settings import Settings
 from app.store import queue
 from app.store.engine import Database
+from app.supervisor import children, listen
 from tests.builders import a_simulated_spec
 from tests.live import ROOT, environment, eventually, free_port
 
@@ -120,6 +122,19 @@ def test_a_killed_supervisor_leaves_nobody_behind(tmp_path: Path) -> None:
         children = [found.pids("api")[0][0], found.pids("worker")[0][0]]
         found.process.kill()
         eventually(lambda: all(map(is_gone, children)))
+
+
+def commands(settings: Settings, *, with_worker: bool) -> dict[str, Sequence[str]]:
+    with listen("127.0.0.1", 0) as listener:
+        return {child.name: child.command for child in children(settings, listener, with_worker=with_worker)}
+
+
+def test_the_worker_runs_by_the_command_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ROLLOUT_LAB_WORKER_COMMAND", raising=False)
+    assert commands(Settings(), with_worker=True)["worker"] == [sys.executable, "-m", "workers"]
+    monkeypatch.setenv("ROLLOUT_LAB_WORKER_COMMAND", "'/opt/my gpu/bin/python' -m workers")
+    assert commands(Settings(), with_worker=True)["worker"] == ["/opt/my gpu/bin/python", "-m", "workers"]
+    assert list(commands(Settings(), with_worker=False)) == ["api"]
 
 
 def test_the_service_outlives_its_api_process_and_keeps_nobody_out(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import platform
-import shlex
 import shutil
 import socket
 import subprocess
@@ -46,14 +45,14 @@ class Check:
 
 def doctor(
     url: Url = "",
-    worker_command: Annotated[
-        str, typer.Option(envvar="ROLLOUT_LAB_WORKER_COMMAND", help="As for `serve`: whose Python is looked at.")
-    ] = "",
+    worker_command: Annotated[str | None, typer.Option(help="As for `serve`: whose Python is looked at.")] = None,
 ) -> None:
     """Say what is there, what is missing, and how to get it."""
     settings = Settings()
+    if worker_command is not None:
+        settings = settings.model_copy(update={"worker_command": worker_command})
     missing = False
-    for check in _checks(settings, service_url(url), worker_command):
+    for check in _checks(settings, service_url(url)):
         typer.echo(f"{check.state:7}  {check.name}: {check.detail}")
         if check.remedy and check.state is not State.OK:
             typer.echo(f"         {check.remedy}")
@@ -62,10 +61,10 @@ def doctor(
         raise typer.Exit(Exit.TROUBLE)
 
 
-def _checks(settings: Settings, url: str, worker_command: str) -> Iterator[Check]:
+def _checks(settings: Settings, url: str) -> Iterator[Check]:
     yield _python()
     yield _gpu()
-    yield from _worker_environment(worker_command)
+    yield from _worker_environment(settings.worker[0])
     yield from _database(settings)
     yield _service(settings, url)
     yield from _space(settings)
@@ -102,9 +101,8 @@ print(json.dumps(found))
 """
 
 
-def _worker_environment(worker_command: str) -> Iterator[Check]:
+def _worker_environment(python: str) -> Iterator[Check]:
     """What is installed where the worker runs; nothing is imported, which would take a minute and a GPU."""
-    python = (shlex.split(worker_command) or [sys.executable])[0]
     try:
         asked = subprocess.run(  # noqa: S603 - the operator's interpreter
             [python, "-c", _VERSIONS], capture_output=True, text=True, timeout=60, check=True

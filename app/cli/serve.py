@@ -14,20 +14,16 @@ def serve(
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to listen on.")] = None,
     worker: Annotated[bool, typer.Option(help="Run a worker beside the API.")] = True,
     worker_command: Annotated[
-        str,
-        typer.Option(
-            envvar="ROLLOUT_LAB_WORKER_COMMAND",
-            help="Command that runs the worker, such as another environment's `…/bin/python -m workers`.",
-        ),
-    ] = "",
+        str | None, typer.Option(help="Command that runs the worker; the settings' if absent.")
+    ] = None,
     migrate: Annotated[bool, typer.Option(help="Bring the database's schema up to date first.")] = True,
 ) -> None:
     """Run the service until Ctrl-C: the API and one worker, each restarted when it dies."""
     from app.logging import configure_logging
     from app.supervisor import Supervisor, children, listen
 
-    given = {key: value for key, value in (("host", host), ("port", port)) if value is not None}
-    settings = Settings().model_copy(update=given)
+    given = {"host": host, "port": port, "worker_command": worker_command}
+    settings = Settings().model_copy(update={key: value for key, value in given.items() if value is not None})
     configure_logging(settings)
     try:
         listener = listen(settings.host, settings.port)
@@ -40,7 +36,7 @@ def serve(
             _migrate(settings.url)
         url = service_url(f"http://{settings.host}:{settings.port}")
         say(f"Rollout Lab on {url} (Ctrl-C stops it)")
-        Supervisor(children(settings, listener, worker_command if worker else None)).run()
+        Supervisor(children(settings, listener, with_worker=worker)).run()
 
 
 def _migrate(url: str) -> None:

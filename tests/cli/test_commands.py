@@ -126,5 +126,7 @@ def test_the_doctor_names_what_is_missing(run: Run, tmp_path: Path, monkeypatch:
 
 def test_the_doctor_looks_where_the_worker_runs(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROLLOUT_LAB_DATA_DIR", str(tmp_path))
-    outcome = run("doctor", "--worker-command", "/nowhere/python -m workers")
-    assert "missing  worker's Python: /nowhere/python does not run" in outcome.out
+    monkeypatch.setenv("ROLLOUT_LAB_WORKER_COMMAND", "/nowhere/python -m workers")
+    assert "missing  worker's Python: /nowhere/python does not run" in run("doctor").out
+    outcome = run("doctor", "--worker-command", "/elsewhere/python -m workers")
+    assert "missing  worker's Python: /elsewhere/python does not run" in outcome.out
