@@ -62,8 +62,8 @@ class InvalidInput(RolloutLabError):
     @classmethod
     def of(cls, errors: tuple[FieldError, ...]) -> "InvalidInput":
         """One error that names every faulty field."""
-        where = "; ".join(f"{error.pointer or '/'}: {error.detail}" for error in errors)
-        return cls(where, errors)
+        said = "; ".join(f"{error.pointer or 'the document'}: {error.detail}" for error in errors)
+        return cls(said, errors)
 
 
 class IdempotencyMismatch(InvalidInput):

@@ -32,7 +32,7 @@ def parse_experiment(raw: object) -> Experiment:
 
 def _invalid(errors: list[FieldError]) -> InvalidInput:
     if len(errors) > MOST_ERRORS:
-        errors = [*errors[:MOST_ERRORS], FieldError("", f"and {len(errors) - MOST_ERRORS} more problems")]
+        errors = [*errors[:MOST_ERRORS], FieldError("", f"has more problems than these {MOST_ERRORS}")]
     return InvalidInput.of(tuple(errors))
 
 

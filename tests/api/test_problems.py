@@ -59,7 +59,7 @@ def test_a_contradictory_spec_names_the_field_too(client: TestClient) -> None:
         (b"a: 1\na: 2", "application/yaml", "line 2: key 'a' is given twice"),
         (b"a: &x 1", "text/yaml; charset=utf-8", "line 1: anchor &x"),
         (b"", "application/json", "line 1: not JSON"),
-        (b"", "application/yaml", "/: must be an object"),
+        (b"", "application/yaml", "the document: must be an object"),
         (b"\xff", "application/json", "line 1: not UTF-8"),
         (b'{"name": "\\u0000"}', "application/json", "/name: contains a NUL character"),
         (b'{"name": "\\ud800"}', "application/json", "/name: contains half a surrogate pair"),
