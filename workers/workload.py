@@ -15,11 +15,11 @@ from typing import assert_never
 from app.errors import InvalidWorkload
 from app.experiment.plan import Phase, PlannedTrial
 from app.experiment.resolution import ResolvedExperiment, longest_output
-from app.experiment.spec import (
+from app.experiment.spec import Experiment
+from app.experiment.workload import (
     BatchArrival,
     ConcurrencyArrival,
     Empirical,
-    Experiment,
     FilePrompts,
     Fixed,
     ForcedOutput,

@@ -8,7 +8,8 @@ from app.experiment.lifecycle import Status
 from app.experiment.metrics import PERCENTILES, TrialSummary
 from app.experiment.plan import TrialPlan
 from app.experiment.resolution import ResolvedExperiment
-from app.experiment.spec import Experiment, SyntheticPrompts
+from app.experiment.spec import Experiment
+from app.experiment.workload import SyntheticPrompts
 from app.stats.sample import fewest_values
 
 MOST_ERRORS = 200  # characters of an error in a warning

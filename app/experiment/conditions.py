@@ -6,9 +6,9 @@ from statistics import median
 
 from pydantic import Field
 
+from app.experiment.base import SpecModel
 from app.experiment.metrics import TrialSummary
 from app.experiment.records import Conditions
-from app.experiment.spec import SpecModel
 
 
 class WarningCode(StrEnum):

@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from app.experiment.base import SpecModel
 from app.experiment.records import RequestRecord
-from app.experiment.spec import SpecModel
 
 
 @dataclass(frozen=True, slots=True)

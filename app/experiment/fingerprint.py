@@ -7,9 +7,10 @@ from fnmatch import fnmatchcase
 
 from pydantic import Field, JsonValue
 
+from app.experiment.base import SpecModel
 from app.experiment.records import ResolvedArm
 from app.experiment.resolution import ResolvedExperiment
-from app.experiment.spec import Experiment, SpecModel
+from app.experiment.spec import Experiment
 
 # Where an engine ran, not how: which GPU of several like ones, addresses, directories, random ids.
 _NOT_IDENTITY = (

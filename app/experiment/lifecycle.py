@@ -5,7 +5,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from app.errors import FailureCode
-from app.experiment.spec import SpecModel
+from app.experiment.base import SpecModel
 
 
 class Status(StrEnum):

@@ -19,9 +19,10 @@ from itertools import combinations
 
 from pydantic import Field, JsonValue
 
+from app.experiment.base import SpecModel
 from app.experiment.records import ResolvedArm
 from app.experiment.resolution import COMMON_ENGINE, ArmSettings
-from app.experiment.spec import Api, EngineProcess, EngineSettings, SpecModel
+from app.experiment.spec import Api, EngineProcess, EngineSettings
 
 # Keys that say nothing about how an engine runs: random ids, addresses and ports, and what vLLM fills in only in the
 # process that holds the model, so that an engine core of its own never shows it.

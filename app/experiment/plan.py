@@ -7,16 +7,10 @@ from typing import assert_never
 
 from pydantic import Field
 
+from app.experiment.base import SpecModel
 from app.experiment.resolution import ResolvedExperiment, longest_output, longest_prompt
-from app.experiment.spec import (
-    Experiment,
-    FilePrompts,
-    InlinePrompts,
-    PlanSettings,
-    Residency,
-    SpecModel,
-    SyntheticPrompts,
-)
+from app.experiment.spec import Experiment, PlanSettings, Residency
+from app.experiment.workload import FilePrompts, InlinePrompts, SyntheticPrompts
 
 
 class Phase(StrEnum):

@@ -8,29 +8,31 @@ from typing import Any, assert_never
 from pydantic import Field, TypeAdapter, ValidationError
 
 from app.errors import FieldError, InvalidInput
+from app.experiment.base import SpecModel
 from app.experiment.models import MODELS
 from app.experiment.profiles import PROFILES
 from app.experiment.spec import (
     Api,
     Arm,
-    BatchArrival,
     Driver,
-    Empirical,
     EngineSettings,
     Environment,
     Experiment,
-    FilePrompts,
-    Fixed,
-    ForcedOutput,
     HubModel,
-    InlinePrompts,
     LoadFormat,
-    LogNormal,
-    NaturalOutput,
     PresetModel,
     Samples,
     SimulatedDriver,
-    SpecModel,
+)
+from app.experiment.workload import (
+    BatchArrival,
+    Empirical,
+    FilePrompts,
+    Fixed,
+    ForcedOutput,
+    InlinePrompts,
+    LogNormal,
+    NaturalOutput,
     SyntheticPrompts,
     TokenDistribution,
     Uniform,

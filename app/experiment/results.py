@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from pydantic import Field, create_model
 
+from app.experiment.base import SpecModel
 from app.experiment.blocks import Blocks, blocks_of, fairness_of, succeeded
 from app.experiment.caveats import result_warnings
 from app.experiment.comparison import Comparison, Method, Verdict, compare
@@ -18,7 +19,7 @@ from app.experiment.parity import ParityReport, check_parity
 from app.experiment.plan import Phase, TrialPlan
 from app.experiment.records import ResolvedArm, TrialState
 from app.experiment.resolution import ArmSettings, ResolvedExperiment
-from app.experiment.spec import Experiment, SpecModel
+from app.experiment.spec import Experiment
 from app.experiment.summary import percent, summary_sentence
 from app.stats.sample import mean, sample_std
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from app.experiment.spec import SpecModel
+from app.experiment.base import SpecModel
 
 
 class Verdict(StrEnum):

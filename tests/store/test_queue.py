@@ -9,7 +9,7 @@ from sqlalchemy.exc import StatementError
 
 from app.errors import Conflict, FailureCode, IdempotencyMismatch, InvalidInput, NotFound
 from app.experiment.lifecycle import TRANSITIONS, Current, Progress, Status, Step
-from app.experiment.spec import Fixed, SyntheticPrompts, Workload
+from app.experiment.workload import Fixed, SyntheticPrompts, Workload
 from app.store import experiments, queue
 from app.store.engine import Database
 from app.store.ids import ExperimentId

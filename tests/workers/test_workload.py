@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from app.errors import InvalidWorkload
 from app.experiment.plan import Phase, PlannedTrial
 from app.experiment.resolution import longest, resolve
-from app.experiment.spec import Empirical, Experiment, LogNormal, TokenDistribution, Uniform
+from app.experiment.spec import Experiment
+from app.experiment.workload import Empirical, LogNormal, TokenDistribution, Uniform
 from tests.builders import a_spec, planned
 from workers.drivers.base import Batch
 from workers.workload import Workload, draw

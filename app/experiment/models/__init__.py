@@ -4,7 +4,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from app.experiment.spec import EngineSettings, LoadFormat, SpecModel
+from app.experiment.base import SpecModel
+from app.experiment.spec import EngineSettings, LoadFormat
 
 
 class ModelPreset(SpecModel):

@@ -2,7 +2,8 @@
 
 from pydantic import Field
 
-from app.experiment.spec import Driver, EngineSettings, SpecModel
+from app.experiment.base import SpecModel
+from app.experiment.spec import Driver, EngineSettings
 
 
 class Profile(SpecModel):
