@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +24,7 @@ from app.experiment.spec import Driver as DriverSettings
 from workers import processes
 from workers.cluster import Place
 from workers.drivers import make_driver
-from workers.drivers.base import Batch, TrialOutcome
+from workers.drivers.base import Batch, Driver, TrialOutcome
 from workers.engine_config import engine_environment
 from workers.hardware import ConditionsMeter, gpu_indices, hardware_identity
 from workers.root_cause import root_cause, tail
@@ -51,6 +52,14 @@ class ArmActor:
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._vital: tuple[int, ...] = ()
 
+    @cached_property
+    def _driver(self) -> Driver:
+        return make_driver(self._settings, self._sleep_mode, self._seed)
+
+    def load(self) -> None:
+        """Import the driver and its vLLM, which takes seconds; ``start`` tells what is wrong where that fails."""
+        self._call(lambda: self._driver)
+
     def start(self) -> ResolvedArm:
         """Start the engine; EngineStartFailed carries its own root cause."""
         try:
@@ -73,7 +82,6 @@ class ArmActor:
 
     def _start(self) -> ResolvedArm:
         self._meter = ConditionsMeter(self._gpus)
-        self._driver = make_driver(self._settings, self._sleep_mode, self._seed)
         return self._driver.start()
 
     def encode(self, texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
@@ -125,7 +133,10 @@ class ArmActor:
 
 
 class Engine:
-    """The dispatcher's handle on an ArmActor: blocking calls that a Watch can end."""
+    """The dispatcher's handle on an ArmActor: blocking calls that a Watch can end.
+
+    The actor loads vLLM from the moment the handle exists, so that engines made together load together.
+    """
 
     def __init__(self, settings: ArmSettings, place: Place, sleep_mode: bool, seed: int) -> None:
         self.settings = settings
@@ -148,6 +159,7 @@ class Engine:
             )
             .remote(settings, sleep_mode, seed, place.gpus)
         )
+        self._actor.load.remote()
 
     def start(self, watch: Watch) -> ResolvedArm:
         """Start the engine and wait for it."""

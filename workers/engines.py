@@ -42,9 +42,12 @@ class Engines(AbstractContextManager["Engines"]):
         """Start every resident engine, one after the other; the resolved configuration of every arm.
 
         One at a time: starts compete for the same cores and, on a GPU, for memory the one before must free first.
-        Engines that restart for every trial are started once here too, to be looked at.
+        But all load vLLM at once. Engines that restart for every trial are started once here too, to be looked at.
         """
-        resolved = {leader: self._start(leader) for leader in dict.fromkeys(self._leader.values())}
+        leaders = tuple(dict.fromkeys(self._leader.values()))
+        for leader in leaders:
+            self._engines[leader] = self._created(leader)
+        resolved = {leader: self._start(leader) for leader in leaders}
         if not self._resident:
             self._end_all()
         return tuple(with_driver(resolved[self._leader[name]], settings) for name, settings in self._settings.items())
@@ -55,6 +58,7 @@ class Engines(AbstractContextManager["Engines"]):
         if fresh or leader not in self._engines:
             if not self._resident:
                 self._end_all()
+            self._engines[leader] = self._created(leader)
             self._start(leader)
             return self._engines[leader], True
         woken = self._takes_turns and self._awake != leader
@@ -78,11 +82,12 @@ class Engines(AbstractContextManager["Engines"]):
         engine, _ = self.ready(next(iter(self._settings)), fresh=False)
         return engine.encode(texts)
 
+    def _created(self, leader: str) -> Engine:
+        return self._new_engine(self._settings[leader], self._takes_turns)
+
     def _start(self, leader: str) -> ResolvedArm:
         self._let_sleep()
-        engine = self._new_engine(self._settings[leader], self._takes_turns)
-        self._engines[leader] = engine
-        resolved = engine.start(self._watch)
+        resolved = self._engines[leader].start(self._watch)
         self._awake = leader
         return resolved
 

@@ -79,14 +79,15 @@ def test_strict_parity_refuses_before_the_first_trial(lab: Lab) -> None:
     assert lab.results(experiment_id)["trials"] == []
 
 
-def test_a_warm_prefix_cache_is_unequal_work(lab: Lab) -> None:
+def test_a_warm_prefix_cache_is_unequal_work_and_a_first_trial_without_warm_up_is_said(lab: Lab) -> None:
     arms: list[dict[str, Any]] = [
         {"name": "final", "profile": "vllm-async"},
         {"name": "delta", "profile": "vllm-async", "driver": {"output_kind": "delta"}},
     ]
-    results = finished(lab, arms, plan={"blocks": 4, "reset_prefix_cache": False})
+    results = finished(lab, arms, plan={"blocks": 4, "reset_prefix_cache": False, "warmup_trials": 0})
     assert throughput_of(results, "delta")["verdict"] == "confounded"
     assert any("cached" in reason for reason in throughput_of(results, "delta")["reasons"])
+    assert "no_warmup" in {warning["code"] for warning in results["warnings"]}
 
 
 @pytest.mark.parametrize(
@@ -135,18 +136,6 @@ def test_an_arm_with_another_dtype_and_other_threads_is_a_difference_of_settings
     assert any("VLLM_CPU_OMP_THREADS_BIND" in (setting or "") for setting in settings)
     if throughput_of(results, "async")["verdict"] in ("slower", "faster"):
         assert "dtype" in results["summary"]
-
-
-def test_a_first_trial_without_warm_up_is_said(lab: Lab) -> None:
-    results = finished(
-        lab,
-        [
-            {"name": "final", "profile": "vllm-async"},
-            {"name": "delta", "profile": "vllm-async", "driver": {"output_kind": "delta"}},
-        ],
-        plan={"blocks": 2, "warmup_trials": 0},
-    )
-    assert "no_warmup" in {warning["code"] for warning in results["warnings"]}
 
 
 def test_an_arm_against_itself_is_neither_slower_nor_faster(lab: Lab) -> None:
