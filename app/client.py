@@ -62,6 +62,10 @@ class Client:
         """Ask for its end."""
         return self._object("POST", f"/v1/experiments/{experiment_id}/cancel")
 
+    def retry(self, experiment_id: str) -> JsonObject:
+        """Queue what failed or was cancelled once more."""
+        return self._object("POST", f"/v1/experiments/{experiment_id}/retry")
+
     def experiments(self, limit: int, **filters: Any) -> Iterator[JsonObject]:
         """The newest that pass the filters."""
         cursor: str | None = None

@@ -16,6 +16,7 @@ from app.errors import (
     ParityRefused,
 )
 from app.experiment.comparison import should_stop_early
+from app.experiment.continuation import Continuation, continuation_of
 from app.experiment.lifecycle import Current, Failure, Progress, Status, Step
 from app.experiment.metrics import summarise
 from app.experiment.noise import NoiseKeys, floor_of, noise_keys, noise_of
@@ -27,6 +28,7 @@ from app.experiment.results import NoiseFloor, Results, TrialSummary, build_resu
 from app.experiment.spec import Experiment, Parity
 from app.settings import Settings
 from app.store import queue, trials
+from app.store.continuation import earlier_attempts, keep_workload, take_over
 from app.store.engine import Database
 from app.store.noise import keep_noise, noise_under
 from workers.arms import Engine
@@ -55,7 +57,10 @@ class Attempt:
         self.watch = watch
         self.arms: tuple[ResolvedArm, ...] = ()
         self.summaries: list[TrialSummary] = []
+        self.workload_sha256: str | None = None
+        self.continuation: Continuation | None = None
         self._db = db
+        self._retry_of = claim.retry_of
         self._step = Step.STARTING_ENGINES
         self._measuring_since: float | None = None
 
@@ -68,6 +73,30 @@ class Attempt:
         if undeclared and self.spec.decision.parity is Parity.STRICT:
             keys = ", ".join(difference.key for difference in undeclared)
             raise ParityRefused(f"the arms differ in what nobody declared: {keys}")
+
+    def keep_workload(self, sha256: str | None) -> None:
+        """Store what tells this workload from another that the same spec could draw."""
+        self.workload_sha256 = sha256
+        if sha256 is not None:
+            self._stored(lambda: keep_workload(self._db, self.lease, sha256))
+
+    def take_over(self) -> None:
+        """Make blocks that earlier attempts finished under the same fingerprint part of this one."""
+        earlier = self._stored(lambda: earlier_attempts(self._db, self.lease, self._retry_of))
+        found = continuation_of(
+            self.spec, self.resolved, self.plan, self.arms, earlier, workload_sha256=self.workload_sha256
+        )
+        if found is None:
+            return
+        self._stored(lambda: take_over(self._db, self.lease, found))
+        self.continuation = found
+        self.summaries += self._stored(lambda: trials.trials_of(self._db, self.lease.experiment_id, self.lease.attempt))
+        log.info("blocks taken over", blocks=sorted(found.blocks), run_again=len(found.run_again))
+
+    @property
+    def decided(self) -> bool:
+        """Whether the plan lets it end here."""
+        return should_stop_early(self.spec, self.resolved, self.plan, self.summaries)
 
     def keep_trial(self, result: TrialResult) -> None:
         """Store a trial as soon as it exists."""
@@ -107,6 +136,8 @@ class Attempt:
             trials=self.summaries,
             failure=failure,
             noise=None if self.spec.calibrate else self._stored(self._known_noise),
+            continuation=self.continuation,
+            workload_sha256=self.workload_sha256,
         )
 
     def keep_noise(self) -> None:
@@ -188,15 +219,19 @@ def _measure(attempt: Attempt, cluster: Cluster, settings: Settings) -> None:
     ):
         attempt.keep_arms(engines.start_all())
         workload = Workload(spec, attempt.resolved, attempt.arms[0].vocab_size, engines.encode)
+        attempt.keep_workload(workload.sha256)
+        attempt.take_over()
         rules = TrialRules(
             drivers={arm.name: arm.driver for arm in arms},
             reset_prefix_cache=spec.plan.reset_prefix_cache,
             cancel_grace_s=settings.cancel_grace_s,
+            done=frozenset() if attempt.continuation is None else attempt.continuation.blocks,
         )
-        for result in run_trials(plan, engines, workload, rules, watch):
-            attempt.keep_trial(result)
-            if should_stop_early(spec, attempt.resolved, plan, attempt.summaries):
-                break
+        if not attempt.decided:
+            for result in run_trials(plan, engines, workload, rules, watch):
+                attempt.keep_trial(result)
+                if attempt.decided:
+                    break
     if not any(_succeeded(summary) for summary in attempt.summaries):
         raise AllBlocksDropped("every measured trial failed: " + "; ".join(_errors(attempt.summaries)))
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from app.errors import EngineDied, EngineStalled
 from app.experiment.conditions import disturbance
-from app.experiment.plan import Phase, PlannedTrial, TrialPlan, repeat_block
+from app.experiment.plan import Phase, PlannedTrial, TrialPlan, remaining, repeat_block
 from app.experiment.records import TrialResult, TrialState
 from app.experiment.spec import Driver as DriverSettings
 from workers.drivers.base import Batch, TrialOutcome
@@ -55,6 +55,7 @@ class TrialRules:
     drivers: Mapping[str, DriverSettings]
     reset_prefix_cache: bool
     cancel_grace_s: float
+    done: frozenset[int] = frozenset()  # blocks that an earlier attempt has finished
 
 
 def run_trials(
@@ -66,7 +67,7 @@ def run_trials(
     the watch raises, and an arm's failure once it fails twice in a row.
     """
     failures: Counter[str] = Counter()
-    repeats = _Repeats(plan)
+    repeats = _Repeats(plan, rules.done)
     for trial in repeats.trials():
         watch.check_between_trials()
         watch.current = trial
@@ -97,13 +98,14 @@ def run_trials(
 class _Repeats:
     """Which blocks have to run again."""
 
-    def __init__(self, plan: TrialPlan) -> None:
+    def __init__(self, plan: TrialPlan, done: frozenset[int]) -> None:
         self._plan = plan
+        self._done = done
         self._disturbed: list[int] = []
 
     def trials(self) -> Iterator[PlannedTrial]:
-        """The plan's trials, then those of repeats; a repeat that is disturbed too is not repeated."""
-        yield from self._plan.trials
+        """The plan's trials that are left, then those of repeats; a repeat that is disturbed too is not repeated."""
+        yield from remaining(self._plan, self._done)
         for number, block in enumerate(self._disturbed[: self._plan.most_repeats]):
             yield from repeat_block(self._plan, block, number)
 

@@ -4,6 +4,7 @@ Within a block every arm gets the same requests; across blocks they differ, so t
 carries over.
 """
 
+import hashlib
 import itertools
 import json
 import math
@@ -50,6 +51,13 @@ class Workload:
         self._per_prompt = resolved.lengths_per_prompt
         self._given = _given_prompts(spec, encode)
         _check_fit(spec, resolved, self._given)
+
+    @property
+    def sha256(self) -> str | None:
+        """Of the prompts' token ids, where they come from a file, which may change; the spec holds all else."""
+        if not isinstance(self._spec.workload.prompts, FilePrompts):
+            return None
+        return hashlib.sha256(json.dumps(self._given).encode()).hexdigest()
 
     def batch(self, trial: PlannedTrial) -> Batch:
         """The requests of a trial: the same for every arm of its block."""

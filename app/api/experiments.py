@@ -1,4 +1,4 @@
-"""Experiments: submit, list, look at, cancel."""
+"""Experiments: submit, list, look at, cancel, retry."""
 
 from typing import Annotated
 
@@ -13,11 +13,13 @@ from app.api.http import Db, answer, etag_of
 from app.api.problems import responses
 from app.api.views import ID, DryRun, ExperimentPage, ExperimentSummary, ExperimentView, plan_view, view_of
 from app.errors import (
+    Conflict,
     FieldError,
     IdempotencyMismatch,
     InvalidInput,
     NotFound,
     PayloadTooLarge,
+    UnreadableSpec,
     UnsupportedMediaType,
 )
 from app.experiment.document import load_json, load_yaml
@@ -34,6 +36,15 @@ router = APIRouter(prefix="/v1/experiments", tags=["experiments"])
 _JSON_TYPES = frozenset({"application/json"})
 _YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
 Id = Annotated[str, Path(description=ID, examples=["0f8e5c1d2b3a4956"])]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=255,
+        description="Any text of your choice: sent again with the same request it queues nothing new.",
+        examples=["nightly-2026-01-31"],
+    ),
+]
 
 
 # --- submitting ----------------------------------------------------------------------------------------------------
@@ -100,20 +111,15 @@ def submit(
     db: Db,
     spec: Annotated[Experiment, Depends(_submitted)],
     dry_run: Annotated[bool, Query(description="Only say what would happen; queue nothing.", examples=[False])] = False,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            min_length=1,
-            max_length=255,
-            description="Any text of your choice: sent again with the same spec it queues nothing new.",
-            examples=["nightly-2026-01-31"],
-        ),
-    ] = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Queue an experiment, or with `dry_run` only show what it would do and cost."""
     if dry_run:
         return answer(request, _rehearse(db, spec))
-    queued = queue.enqueue(db, spec, idempotency_key=idempotency_key)
+    return _queued(request, db, queue.enqueue(db, spec, idempotency_key=idempotency_key))
+
+
+def _queued(request: Request, db: Db, queued: queue.Enqueued) -> Response:
     view = view_of(request, experiments.get(db, queued.experiment_id))
     return Response(
         view.model_dump_json(),
@@ -204,3 +210,23 @@ def cancel(request: Request, db: Db, experiment_id: Id) -> Response:
     status = queue.request_cancel(db, ExperimentId(experiment_id))
     view = view_of(request, experiments.get(db, ExperimentId(experiment_id)))
     return Response(view.model_dump_json(), status_code=200 if status.terminal else 202, media_type="application/json")
+
+
+@router.post(
+    "/{experiment_id}/retry",
+    status_code=201,
+    summary="Retry an experiment",
+    response_model=ExperimentView,
+    response_description="Queued as an experiment of its own, which names the one it retries.",
+    responses={
+        200: {"description": "Queued before under this Idempotency-Key.", "model": ExperimentView},
+        **responses(NotFound, Conflict, UnreadableSpec, InvalidInput, IdempotencyMismatch),
+    },
+)
+def retry(request: Request, db: Db, experiment_id: Id, idempotency_key: IdempotencyKey = None) -> Response:
+    """Queue what failed or was cancelled once more, with the same spec.
+
+    Blocks that it had finished are not run again if the engines' fingerprint is still the same; `continuation` in the
+    results says which, or why not.
+    """
+    return _queued(request, db, queue.retry(db, ExperimentId(experiment_id), idempotency_key=idempotency_key))

@@ -21,6 +21,7 @@ from app.errors import (
     NotFound,
     PayloadTooLarge,
     RolloutLabError,
+    UnreadableSpec,
     UnsupportedMediaType,
 )
 
@@ -35,6 +36,7 @@ ANSWERED = (
     UnsupportedMediaType,
     NotFound,
     Conflict,
+    UnreadableSpec,
     DatabaseUnavailable,
 )
 

@@ -32,6 +32,7 @@ def results_of(db: Database, row: ExperimentRow) -> Results:
     item = row.item
     resolved = resolve(row.spec)
     stored = trials.arms_of(db, item.id, item.attempt)
+    current = row.attempts[-1] if row.attempts else None
     return build_results(
         item.id,
         spec=row.spec,
@@ -41,4 +42,6 @@ def results_of(db: Database, row: ExperimentRow) -> Results:
         arms=[arm.resolved for arm in stored],
         trials=trials.trials_of(db, item.id, item.attempt),
         failure=item.failure,
+        continuation=None if current is None else current.continuation,
+        workload_sha256=None if current is None else current.workload_sha256,
     )

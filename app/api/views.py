@@ -9,6 +9,7 @@ from starlette.requests import Request
 from app.api.estimate import Cost
 from app.api.http import Page, link
 from app.errors import InvalidInput
+from app.experiment.continuation import Continuation
 from app.experiment.lifecycle import Failure, Progress, Status
 from app.experiment.plan import TrialPlan, plan_trials
 from app.experiment.resolution import ResolvedExperiment, resolve
@@ -63,6 +64,9 @@ class AttemptView(_View):
     ended_at: datetime | None = Field(description="When it ended.", examples=[None])
     outcome: Status | None = Field(description="The experiment's status after it.", examples=[None])
     error: Failure | None = Field(validation_alias="failure", description="Why it failed.", examples=[None])
+    continuation: Continuation | None = Field(
+        description="What became of blocks that earlier attempts had finished; null if there were none."
+    )
 
 
 class Links(BaseModel):
@@ -80,6 +84,10 @@ class Links(BaseModel):
         description="Its engines' sampled state.", examples=["/v1/experiments/0f8e5c1d2b3a4956/timeline"]
     )
     cancel: str = Field(description="POST here to cancel it.", examples=["/v1/experiments/0f8e5c1d2b3a4956/cancel"])
+    retry: str = Field(
+        description="POST here to run it again once it has failed or was cancelled.",
+        examples=["/v1/experiments/0f8e5c1d2b3a4956/retry"],
+    )
     page: str = Field(description="The page for people.", examples=["/experiments/0f8e5c1d2b3a4956"])
 
 
@@ -163,5 +171,6 @@ def plan_view(plan: TrialPlan) -> PlanView:
 
 def _links(request: Request, experiment_id: str) -> Links:
     here = link(request, f"/v1/experiments/{experiment_id}")
-    below: dict[str, Any] = {name: f"{here}/{name}" for name in ("events", "results", "requests", "timeline", "cancel")}
+    names = ("events", "results", "requests", "timeline", "cancel", "retry")
+    below: dict[str, Any] = {name: f"{here}/{name}" for name in names}
     return Links(self=here, page=link(request, f"/experiments/{experiment_id}"), **below)

@@ -20,6 +20,7 @@ app = typer.Typer(
 app.command("serve")(serve.serve)
 app.command("submit", epilog=EXIT_CODES)(submit.submit)
 app.command("calibrate", epilog=EXIT_CODES)(submit.calibrate)
+app.command("retry", epilog=EXIT_CODES)(submit.retry)
 app.command("watch", epilog=EXIT_CODES)(submit.watch)
 app.command("show")(experiments.show)
 app.command("list")(experiments.list_experiments)

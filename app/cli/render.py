@@ -30,8 +30,14 @@ def print_experiment(console: Console, experiment: Object, results: Object, page
     console.print(f"[bold]{escape(title)}[/bold] ({state})")
     if experiment["queue_position"]:
         console.print(f"Place in the queue: {experiment['queue_position']}")
+    if experiment["retry_of"]:
+        console.print(f"Retries: {experiment['retry_of']}")
     if experiment["error"]:
         print_failure(console, experiment["error"])
+    for attempt in experiment["attempts"]:
+        if attempt["error"] and attempt["attempt"] < experiment["attempt"]:
+            console.print(f"Attempt {attempt['attempt']} on {escape(attempt['owner'])}:")
+            print_failure(console, attempt["error"])
     print_results(console, results, page)
 
 

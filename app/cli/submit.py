@@ -1,4 +1,4 @@
-"""rollout-lab submit, calibrate, watch"""
+"""rollout-lab submit, calibrate, retry, watch"""
 
 import secrets
 import sys
@@ -105,14 +105,34 @@ def _submit(
                 raise
             _print_problems(refused, submission.file, submission.lines, submission.document)
             raise typer.Exit(Exit.USAGE) from None
-        if wait:
-            say(f"Submitted {experiment['id']}; {client.page_of(experiment['id'])}")
-            _wait(client, experiment["id"], fail_on, as_json)
-        elif as_json:
-            _print_json(experiment)
-        else:
-            typer.echo(experiment["id"])
-            say(client.page_of(experiment["id"]))
+        _tell(client, experiment, wait=wait, fail_on=fail_on, as_json=as_json)
+
+
+def _tell(client: "Client", experiment: Object, *, wait: bool, fail_on: list[FailOn], as_json: bool) -> None:
+    if wait:
+        say(f"Submitted {experiment['id']}; {client.page_of(experiment['id'])}")
+        _wait(client, experiment["id"], fail_on, as_json)
+    elif as_json:
+        _print_json(experiment)
+    else:
+        typer.echo(experiment["id"])
+        say(client.page_of(experiment["id"]))
+
+
+def retry(
+    experiment_id: ExperimentId,
+    *,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end and print the comparison.")] = False,
+    fail_on: FailOns = None,
+    url: Url = "",
+    as_json: AsJson = False,
+) -> None:
+    """Run a failed or cancelled experiment again; blocks it had finished on an equal engine are not run again."""
+    from app.client import Client
+
+    with Client(service_url(url)) as client:
+        experiment = client.retry(experiment_id)
+        _tell(client, experiment, wait=wait or bool(fail_on), fail_on=fail_on or [], as_json=as_json)
 
 
 def watch(experiment_id: ExperimentId, fail_on: FailOns = None, url: Url = "", as_json: AsJson = False) -> None:

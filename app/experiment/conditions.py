@@ -28,6 +28,8 @@ class WarningCode(StrEnum):
     MISSING_PERCENTILES = "missing_percentiles"
     MISSING_TIMES = "missing_times"
     WITHIN_NOISE_FLOOR = "within_noise_floor"
+    CONTINUED = "continued"
+    NOT_CONTINUED = "not_continued"
 
 
 class ResultWarning(SpecModel):

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Collection
 from enum import StrEnum
 from typing import assert_never
 
@@ -102,6 +103,22 @@ def repeat_block(plan: TrialPlan, block: int, number: int) -> tuple[PlannedTrial
         )
         for offset, trial in enumerate(again)
     )
+
+
+def remaining(plan: TrialPlan, done: Collection[int]) -> tuple[PlannedTrial, ...]:
+    """What is left to run once these blocks are done; engines that are needed no more are not warmed up either."""
+    left = [trial for trial in plan.measured if trial.block not in done]
+    if plan.residency is Residency.RESIDENT:
+        warmups = [trial for trial in plan.trials if trial.phase is Phase.WARMUP] if left else []
+        return (*warmups, *left)
+    kept: list[PlannedTrial] = []
+    before: list[PlannedTrial] = []  # the warm-ups of the measured trial that follows
+    for trial in plan.trials:
+        before.append(trial)
+        if trial.phase is Phase.MEASURED:
+            kept += before if trial.block not in done else []
+            before = []
+    return tuple(kept)
 
 
 def _measured(names: list[str], plan: PlanSettings) -> list[PlannedTrial]:

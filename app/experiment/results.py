@@ -11,6 +11,7 @@ from app.experiment.blocks import Blocks, blocks_of, fairness_of, succeeded
 from app.experiment.caveats import result_warnings
 from app.experiment.comparison import Comparison, Method, Verdict, compare
 from app.experiment.conditions import ResultWarning, WarningCode
+from app.experiment.continuation import Continuation, continuation_warnings
 from app.experiment.fairness import Fairness
 from app.experiment.fingerprint import EnvironmentReport, environment_report
 from app.experiment.lifecycle import Failure, Status
@@ -138,6 +139,9 @@ class Results(SpecModel):
     )
     explanation: None = Field(None, description="This version does not split a gap into causes.")
     warnings: tuple[ResultWarning, ...] = Field(description="What limits the meaning of the results.")
+    continuation: Continuation | None = Field(
+        None, description="What became of blocks that earlier attempts had finished; null if there were none."
+    )
     failure: Failure | None = Field(None, description="Why the experiment failed.")
     environment: EnvironmentReport | None = Field(description="Where it ran; null before an engine has started.")
     method: Method = Field(description="Method behind every estimate and verdict.")
@@ -154,6 +158,7 @@ def build_results(
     trials: Sequence[TrialSummary],
     failure: Failure | None = None,
     noise: NoiseFloor | None = None,
+    continuation: Continuation | None = None,
     workload_sha256: str | None = None,
 ) -> Results:
     """Everything there is to say, from whatever there is: works at every moment of an experiment's life."""
@@ -183,7 +188,12 @@ def build_results(
         fairness=fairness_of(blocks, plan.arms) if several and done else None,
         explanation=None,
         noise=noise,
-        warnings=(*result_warnings(spec, resolved, plan, status, blocks), *_noise_warnings(comparisons, noise)),
+        warnings=(
+            *result_warnings(spec, resolved, plan, status, blocks),
+            *_noise_warnings(comparisons, noise),
+            *continuation_warnings(continuation),
+        ),
+        continuation=continuation,
         failure=failure,
         environment=environment_report(spec, resolved, arms, workload_sha256=workload_sha256) if arms else None,
         method=Method(),

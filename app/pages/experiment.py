@@ -227,3 +227,11 @@ def cancel(request: Request, db: Db, experiment_id: Id, chosen: Chosen) -> Respo
     subject = load(db, experiment_id)
     choice = chosen.fitting(subject)
     return _part(request, subject, "live.html", choice, live_of(db, subject, choice))
+
+
+@router.post("/experiments/{experiment_id}/retry")
+def retry(request: Request, db: Db, experiment_id: Id) -> Response:
+    """Queue it once more, and go to where that can be watched."""
+    refuse_strangers(request)
+    queued = queue.retry(db, ExperimentId(experiment_id))
+    return RedirectResponse(href(request, f"/experiments/{queued.experiment_id}"), 303)

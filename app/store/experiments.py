@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, exists, func, literal, select, tuple_
 
 from app.errors import FieldError, InvalidInput, NotFound
+from app.experiment.continuation import Continuation
 from app.experiment.lifecycle import Failure, Progress, Status
 from app.experiment.spec import Experiment
 from app.store.clock import Moment
@@ -29,6 +30,8 @@ class Attempt:
     ended_at: datetime | None
     outcome: Status | None  # the experiment's status after it
     failure: Failure | None
+    workload_sha256: str | None
+    continuation: Continuation | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +253,8 @@ def _attempts(connection: Connection, experiment_id: ExperimentId) -> tuple[Atte
             ended_at=row.ended_at,
             outcome=None if row.outcome is None else Status(row.outcome),
             failure=_failure(row),
+            workload_sha256=row.workload_sha256,
+            continuation=None if row.continuation is None else Continuation.model_validate(row.continuation),
         )
         for row in connection.execute(query)
     )

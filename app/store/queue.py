@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, literal, select, update
 
-from app.errors import Conflict, FailureCode, IdempotencyMismatch, LeaseLost, NotFound
+from app.errors import Conflict, FailureCode, IdempotencyMismatch, LeaseLost, NotFound, UnreadableSpec
 from app.experiment.lifecycle import TRANSITIONS, Failure, Progress, Status
 from app.experiment.spec import Experiment
 from app.store.clock import microseconds, now_us
@@ -94,8 +94,15 @@ def enqueue(
 def retry(db: Database, experiment_id: ExperimentId, *, idempotency_key: str | None = None) -> Enqueued:
     """Queue a failed or cancelled experiment once more, as a new one that names it."""
     with db.read() as connection:
-        spec = _require_retriable(connection, experiment_id)
-    return enqueue(db, Experiment.model_validate(spec), idempotency_key=idempotency_key, retry_of=experiment_id)
+        document = _require_retriable(connection, experiment_id)
+    try:
+        spec = Experiment.model_validate(document)
+    except ValidationError as error:
+        raise UnreadableSpec(
+            f"the spec of experiment {experiment_id} was written by another version of Rollout Lab; this one cannot "
+            f"read {error.error_count()} of its fields"
+        ) from None
+    return enqueue(db, spec, idempotency_key=idempotency_key, retry_of=experiment_id)
 
 
 def _first_of(connection: Connection, row: Mapping[str, Any]) -> Enqueued:

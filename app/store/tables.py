@@ -132,6 +132,8 @@ attempts = Table(
     Column("ended_at", Moment),
     Column("outcome", SafeText),  # the experiment's status after it
     Column("failure", _Json),
+    Column("workload_sha256", SafeText),  # of prompts that are not in the spec
+    Column("continuation", _Json),  # what it took over from earlier ones
 )
 
 events = Table(

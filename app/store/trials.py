@@ -1,6 +1,6 @@
 """What attempts leave behind: resolved arms, trials, request records."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -73,29 +73,6 @@ def save_trial(db: Database, lease: Lease, result: TrialResult, summary: TrialSu
         connection.execute(insert(trials).values(row))
 
 
-def take_over(db: Database, lease: Lease, source: ExperimentId, attempt: int, blocks: Collection[int]) -> int:
-    """Make measured blocks of an earlier attempt, or of the experiment this one retries, part of this attempt.
-
-    Returns the number of trials. Blocks this attempt already has are left as they are.
-    """
-    columns = [column for column in trials.c if column.name not in {"id", "experiment_id", "attempt"}]
-    present = select(trials.c.block).where(_of(lease.experiment_id, lease.attempt), trials.c.phase == Phase.MEASURED)
-    finished = (
-        select(literal(lease.experiment_id).label("experiment_id"), literal(lease.attempt).label("attempt"), *columns)
-        .where(
-            _of(source, attempt),
-            trials.c.phase == Phase.MEASURED,
-            trials.c.block.in_(blocks),
-            trials.c.block.not_in(present),
-        )
-        .order_by(trials.c.id)
-    )
-    with db.write() as connection:
-        fenced_update(connection, lease)
-        names = ["experiment_id", "attempt", *(column.name for column in columns)]
-        return len(connection.execute(insert(trials).from_select(names, finished).returning(trials.c.id)).all())
-
-
 # --- reading -------------------------------------------------------------------------------------------------------
 
 
@@ -118,15 +95,6 @@ def trials_of(db: Database, experiment_id: ExperimentId, attempt: int | None = N
     query = select(trials).where(_of(experiment_id, attempt)).order_by(*_ORDER)
     with db.read() as connection:
         return tuple(_summary(row) for row in connection.execute(query))
-
-
-def finished_blocks(trials: Collection[TrialSummary], arms: Collection[str]) -> dict[int, int]:
-    """Measured blocks in which every arm succeeded, each with the latest attempt that has it: block -> attempt."""
-    succeeded: dict[tuple[int, int], set[str]] = {}
-    for trial in trials:
-        if trial.planned.phase is Phase.MEASURED and trial.state is TrialState.SUCCEEDED:
-            succeeded.setdefault((trial.planned.block, trial.attempt), set()).add(trial.planned.arm)
-    return {block: attempt for (block, attempt), names in sorted(succeeded.items()) if names >= set(arms)}
 
 
 def records_of(

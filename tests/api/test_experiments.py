@@ -3,14 +3,17 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from starlette.testclient import TestClient
 
 from app.experiment.lifecycle import Status
 from app.store import experiments, queue
 from app.store.engine import Database
 from app.store.ids import ExperimentId
+from app.store.tables import experiments as table
 from tests.api.specs import SPEC, YAML, a_spec
 from tests.api.work import claim, run_steps, work_off
+from tests.store.helpers import expire, fail
 
 HERE = "/v1/experiments"
 YAML_TYPE = {"Content-Type": "application/yaml"}
@@ -240,3 +243,77 @@ def test_what_has_ended_stays_as_it_is(client: TestClient, db: Database) -> None
     response = client.post(f"{HERE}/{experiment}/cancel")
     assert (response.status_code, response.json()["status"]) == (200, "succeeded")
     assert experiments.get(db, ExperimentId(experiment)).item.cancel_requested is False
+
+
+# --- retrying ------------------------------------------------------------------------------------------------------
+
+
+def a_failed_experiment(client: TestClient, db: Database) -> str:
+    """One that failed in its second attempt; the first was lost."""
+    found: str = submit(client, a_spec(limits={"retry_on_loss": True}))["id"]
+    expire(db, claim(db).lease.experiment_id)
+    queue.reap(db)
+    fail(db, claim(db).lease)
+    return found
+
+
+def test_a_failed_experiment_is_retried_as_one_of_its_own(client: TestClient, db: Database) -> None:
+    failed = a_failed_experiment(client, db)
+    response = client.post(f"{HERE}/{failed}/retry")
+    assert response.status_code == 201
+    found = response.json()
+    assert response.headers["Location"] == f"{HERE}/{found['id']}" != f"{HERE}/{failed}"
+    assert (found["status"], found["retry_of"]) == ("queued", failed)
+    before = client.get(f"{HERE}/{failed}").json()
+    assert before["retries"] == [found["id"]]
+    assert before["links"]["retry"] == f"{HERE}/{failed}/retry"
+    assert found["spec"] == before["spec"]
+
+
+def test_errors_of_every_attempt_are_kept(client: TestClient, db: Database) -> None:
+    failed = a_failed_experiment(client, db)
+    client.post(f"{HERE}/{failed}/retry")
+    attempts = client.get(f"{HERE}/{failed}").json()["attempts"]
+    assert [(one["attempt"], one["error"]["code"]) for one in attempts] == [(1, "worker_lost"), (2, "engine_died")]
+
+
+def test_a_repeated_idempotency_key_retries_once(client: TestClient, db: Database) -> None:
+    failed = a_failed_experiment(client, db)
+    first, again = (client.post(f"{HERE}/{failed}/retry", headers={"Idempotency-Key": "once"}) for _ in range(2))
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json()["id"] == again.json()["id"]
+    other = client.post(HERE, json=SPEC, headers={"Idempotency-Key": "once"})
+    assert other.status_code == 422
+
+
+@pytest.mark.parametrize("status", ["queued", "running", "succeeded"])
+def test_only_what_failed_or_was_cancelled_is_retried(client: TestClient, db: Database, status: str) -> None:
+    experiment = submit(client)["id"]
+    if status == "running":
+        claim(db)
+    elif status == "succeeded":
+        work_off(db)
+    response = client.post(f"{HERE}/{experiment}/retry")
+    assert response.status_code == 409
+    assert response.json()["type"] == "/v1/problems/conflict"
+    assert response.json()["detail"] == (
+        f"experiment {experiment} is {status}; only a failed or cancelled one can be retried"
+    )
+    assert len(client.get(HERE).json()["items"]) == 1
+
+
+def test_a_cancelled_experiment_can_be_retried_and_one_that_is_not_there_cannot(client: TestClient) -> None:
+    experiment = submit(client)["id"]
+    client.post(f"{HERE}/{experiment}/cancel")
+    assert client.post(f"{HERE}/{experiment}/retry").status_code == 201
+    assert client.post(f"{HERE}/nobody/retry").status_code == 404
+
+
+def test_what_another_version_wrote_is_not_retried(client: TestClient, db: Database) -> None:
+    experiment = submit(client)["id"]
+    client.post(f"{HERE}/{experiment}/cancel")
+    with db.write() as connection:
+        connection.execute(update(table).values(spec={"arms": "another language"}))
+    response = client.post(f"{HERE}/{experiment}/retry")
+    assert response.status_code == 409
+    assert response.json()["type"] == "/v1/problems/unreadable-spec"

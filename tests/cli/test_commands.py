@@ -1,4 +1,4 @@
-"""list, show, cancel, db, doctor, help."""
+"""list, show, cancel, retry, db, doctor, help."""
 
 import json
 import socket
@@ -14,6 +14,7 @@ from tests.api.work import claim, run_steps, work_off
 from tests.builders import a_simulated_spec
 from tests.cli.conftest import Run
 from tests.live import Service
+from tests.store.helpers import expire, fail
 
 
 def test_help_explains_the_exit_codes(run: Run) -> None:
@@ -63,9 +64,30 @@ def test_a_running_experiment_is_shown_too(served: Run, service: Service) -> Non
 
 
 def test_what_is_not_there_is_trouble(served: Run) -> None:
-    for command in ("show", "cancel", "watch"):
+    for command in ("show", "cancel", "retry", "watch"):
         outcome = served(command, "nobody")
         assert (outcome.code, outcome.err) == (1, "error: there is no experiment nobody\n")
+
+
+def test_a_failed_experiment_is_retried_and_says_what_went_wrong_before(served: Run, service: Service) -> None:
+    experiment = queue.enqueue(service.db, a_simulated_spec(limits={"retry_on_loss": True})).experiment_id
+    lost = claim(service.db).lease
+    expire(service.db, lost.experiment_id)
+    queue.reap(service.db)
+    fail(service.db, claim(service.db).lease)
+    shown = served("show", experiment).out
+    assert "Failed: engine_died (arm sync): the engine core is gone" in shown
+    assert f"Attempt 1 on {lost.owner}:\nFailed: worker_lost: the worker stopped sending heartbeats" in shown
+
+    outcome = served("retry", experiment)
+    assert outcome.code == 0
+    retried = outcome.out.strip()
+    assert f"Retries: {experiment}" in served("show", retried).out
+    refused = served("retry", retried)
+    assert refused.code == 1
+    assert "only a failed or cancelled one can be retried" in refused.err
+    assert work_off(service.db) == retried
+    assert served("watch", retried).code == 0
 
 
 # --- db ------------------------------------------------------------------------------------------------------------

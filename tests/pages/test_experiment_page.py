@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
+from app.experiment.lifecycle import Status
 from app.main import create_app
 from app.pages.figures import FIGURES
 from app.settings import Settings
@@ -270,6 +271,20 @@ def test_cancelling_is_for_pages_of_this_service_alone(client: TestClient, lab: 
     assert (form.status_code, form.headers["location"]) == (303, path.removesuffix("/cancel"))
     assert experiments.get_item(lab.db, claimed.lease.experiment_id).cancel_requested
     assert "asked to stop" in client.post(path, headers=HTMX).text
+
+
+def test_a_failed_experiment_is_retried_from_its_page(client: TestClient, lab: Lab) -> None:
+    claimed = submitted(lab.db, simulated_spec(name="to be retried"))
+    path = f"/experiments/{claimed.lease.experiment_id}"
+    assert ">Retry</button>" not in page(client, path)
+    queue.finish(lab.db, claimed.lease, Status.CANCELLED, reason="cancelled on request")
+    assert ">Retry</button>" in page(client, path)
+    elsewhere = client.post(f"{path}/retry", headers={"Sec-Fetch-Site": "cross-site"})
+    assert elsewhere.status_code == 403
+    form = client.post(f"{path}/retry", headers={"Origin": "http://testserver"}, follow_redirects=False)
+    (retry,) = experiments.get(lab.db, claimed.lease.experiment_id).retries
+    assert (form.status_code, form.headers["location"]) == (303, f"/experiments/{retry}")
+    queue.request_cancel(lab.db, retry)
 
 
 # --- behind a proxy ------------------------------------------------------------------------------------------------

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from app.errors import LeaseLost
+from app.experiment.continuation import Continuation
 from app.experiment.lifecycle import Status
-from app.store import experiments, queue, trials
+from app.store import continuation, experiments, queue, trials
 from app.store.engine import Database
 from app.store.queue import Lease
 from tests.builders import a_resolved_arm, a_result, a_trial
@@ -20,7 +21,8 @@ WRITES: dict[str, Callable[[Database, Lease], object]] = {
     "hand back": lambda db, lease: queue.hand_back(db, lease, "stale"),
     "save an arm": lambda db, lease: trials.save_arm(db, lease, a_resolved_arm()),
     "save a trial": lambda db, lease: trials.save_trial(db, lease, a_result(), a_trial()),
-    "take over": lambda db, lease: trials.take_over(db, lease, lease.experiment_id, 1, {0}),
+    "keep the workload": lambda db, lease: continuation.keep_workload(db, lease, "0" * 64),
+    "take over": lambda db, lease: continuation.take_over(db, lease, Continuation()),
 }
 
 

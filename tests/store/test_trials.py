@@ -8,14 +8,14 @@ from sqlalchemy import func, select
 from app.errors import Conflict
 from app.experiment.metrics import TrialSummary
 from app.experiment.plan import Phase
-from app.experiment.records import Conditions, HarnessUse, TrialState
+from app.experiment.records import Conditions, HarnessUse
 from app.store import queue, trials
 from app.store.engine import Database
 from app.store.parquet import records_of_table, samples_of_table
 from app.store.queue import Lease
 from app.store.tables import trial_records
 from tests.builders import a_record, a_resolved_arm, a_result, a_trial, an_engine_sample
-from tests.store.helpers import claim, expire, fail, start
+from tests.store.helpers import claim, expire, start
 
 
 def save(db: Database, lease: Lease, summary: TrialSummary) -> TrialSummary:
@@ -175,60 +175,3 @@ def test_no_transaction_stays_open_while_records_are_read(db: Database) -> None:
         save(db, lease, a_trial("async", block=7))
 
     assert len(request_ids(db, lease)) == 3
-
-
-def test_a_block_is_finished_when_every_arm_has_succeeded_in_it() -> None:
-    stored = [
-        a_trial("sync", 0),
-        a_trial("async", 0, 1),
-        a_trial("async", 1, failed=True),
-        a_trial("sync", 1, 1),
-        a_trial("sync", 2),
-        replace(a_trial("async", 2, 1), attempt=2),
-        replace(a_trial("sync", 0), attempt=2),
-        replace(a_trial("async", 0, 1), attempt=2),
-        a_trial("sync", 3, phase=Phase.WARMUP),
-        a_trial("async", 3, 1, phase=Phase.WARMUP),
-    ]
-
-    assert trials.finished_blocks(stored, ["sync", "async"]) == {0: 2}
-
-
-def test_a_retry_takes_over_finished_blocks_with_their_records(db: Database) -> None:
-    old = start(db)
-    for block in range(3):
-        for position, arm in enumerate(["sync", "async"]):
-            save(db, old, a_trial(arm, block, position))
-    fail(db, old)
-    retried = queue.retry(db, old.experiment_id)
-    new = claim(db)
-    assert new.experiment_id == retried.experiment_id
-    own = save(db, new, a_trial("sync", 1, 0, throughput=50.0))
-
-    taken = trials.take_over(db, new, old.experiment_id, old.attempt, {0, 1})
-
-    assert taken == 2, "the block it has begun by itself is left alone"
-    assert trials.take_over(db, new, old.experiment_id, old.attempt, {0, 1}) == 0
-    stored = trials.trials_of(db, new.experiment_id)
-    assert [(t.planned.arm, t.planned.block) for t in stored] == [("sync", 0), ("async", 0), ("sync", 1)]
-    assert stored[2] == own
-    assert request_ids(db, new) == ["measured sync 0", "measured async 0", "measured sync 1"]
-    with db.read() as connection:
-        stored_once = connection.execute(select(func.count()).select_from(trial_records)).scalar_one()
-    assert stored_once == 7, "records are shared, not copied"
-
-
-def test_a_second_attempt_takes_over_from_the_first(db: Database) -> None:
-    first = start(db)
-    for position, arm in enumerate(["sync", "async"]):
-        save(db, first, a_trial(arm, 0, position))
-    queue.hand_back(db, first, "draining")
-    second = claim(db)
-    finished = trials.finished_blocks(trials.trials_of(db, second.experiment_id), ["sync", "async"])
-
-    for block, attempt in finished.items():
-        assert trials.take_over(db, second, second.experiment_id, attempt, {block}) == 2
-
-    both = trials.trials_of(db, second.experiment_id, attempt=2)
-    assert [trial.planned.arm for trial in both] == ["sync", "async"]
-    assert all(trial.state is TrialState.SUCCEEDED for trial in both)
