@@ -160,10 +160,17 @@ class Engine:
             .remote(settings, sleep_mode, seed, place.gpus)
         )
         self._actor.load.remote()
+        self._starting: ray.ObjectRef[ResolvedArm] | None = None
+
+    def begin_start(self) -> None:
+        """Have the engine start; ``start`` waits for it."""
+        self._starting = self._actor.start.remote()
 
     def start(self, watch: Watch) -> ResolvedArm:
         """Start the engine and wait for it."""
-        resolved: ResolvedArm = self._wait(self._actor.start.remote(), watch, pulses=False)
+        if self._starting is None:
+            self.begin_start()
+        resolved: ResolvedArm = self._wait(self._starting, watch, pulses=False)
         return resolved
 
     def encode(self, texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:

@@ -23,6 +23,7 @@ class Engines(AbstractContextManager["Engines"]):
     ) -> None:
         self._settings = {arm.name: arm for arm in arms}
         self._leader = {name: group[0] for group in plan.engines for name in group}
+        self._on_gpu = on_gpu
         self._resident = plan.residency is Residency.RESIDENT
         # On a CPU all engines stay awake: an idle one takes memory, but neither cores nor a device.
         self._takes_turns = on_gpu and self._resident and len(plan.engines) > 1
@@ -39,17 +40,24 @@ class Engines(AbstractContextManager["Engines"]):
             engine.kill()
 
     def start_all(self) -> tuple[ResolvedArm, ...]:
-        """Start every resident engine, one after the other; the resolved configuration of every arm.
+        """Start every engine; the resolved configuration of every arm.
 
-        One at a time: starts compete for the same cores and, on a GPU, for memory the one before must free first.
-        But all load vLLM at once. Engines that restart for every trial are started once here too, to be looked at.
+        Resident engines load vLLM all at once. Without a GPU they start together too; on one they start one after the
+        other, since each needs the memory that the one before frees as it falls asleep. Engines that restart for every
+        trial are started here once, to be looked at, and never two at a time.
         """
         leaders = tuple(dict.fromkeys(self._leader.values()))
+        if self._resident:
+            for leader in leaders:
+                self._create(leader)
+            if not self._on_gpu:
+                for engine in self._engines.values():
+                    engine.begin_start()
+        resolved = {}
         for leader in leaders:
-            self._engines[leader] = self._created(leader)
-        resolved = {leader: self._start(leader) for leader in leaders}
-        if not self._resident:
-            self._end_all()
+            resolved[leader] = self._start(leader)
+            if not self._resident:
+                self._end_all()
         return tuple(with_driver(resolved[self._leader[name]], settings) for name, settings in self._settings.items())
 
     def ready(self, arm: str, fresh: bool) -> tuple[Engine, bool]:
@@ -58,7 +66,6 @@ class Engines(AbstractContextManager["Engines"]):
         if fresh or leader not in self._engines:
             if not self._resident:
                 self._end_all()
-            self._engines[leader] = self._created(leader)
             self._start(leader)
             return self._engines[leader], True
         woken = self._takes_turns and self._awake != leader
@@ -82,11 +89,13 @@ class Engines(AbstractContextManager["Engines"]):
         engine, _ = self.ready(next(iter(self._settings)), fresh=False)
         return engine.encode(texts)
 
-    def _created(self, leader: str) -> Engine:
-        return self._new_engine(self._settings[leader], self._takes_turns)
+    def _create(self, leader: str) -> None:
+        self._engines[leader] = self._new_engine(self._settings[leader], self._takes_turns)
 
     def _start(self, leader: str) -> ResolvedArm:
         self._let_sleep()
+        if leader not in self._engines:
+            self._create(leader)
         resolved = self._engines[leader].start(self._watch)
         self._awake = leader
         return resolved
