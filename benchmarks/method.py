@@ -1,12 +1,18 @@
-"""Reproduces every simulated figure of docs/method.md: `python -m benchmarks.method`, half a minute on one core.
+"""Reproduces every figure of docs/method.md: `python -m benchmarks.method`, half a minute on one core.
+
+With `--results FILE` it judges real noise instead: FILE holds the results of a long A/A experiment, as
+`GET /v1/experiments/{id}/results` returns them.
 
 The analyses are the ones of app/stats, written once more for many experiments at a time; tests/stats/test_method.py
 holds the two against each other.
 """
 
+import argparse
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -334,8 +340,38 @@ def _detectable(counts: Iterable[int]) -> list[list[str]]:
     return [[name, *(f"{detectable_effect(1.0, n, name):.2f}" for n in counts)] for name in analyses]
 
 
+def real_noise(path: Path) -> None:
+    """Every run of consecutive trials of an A/A experiment, taken as an ABBA experiment of its own.
+
+    The windows overlap, so that their shares are less certain than their number suggests.
+    """
+    trials = [trial for trial in json.loads(path.read_text())["trials"] if trial["phase"] == "measured"]
+    trials.sort(key=lambda trial: float(trial["started_at"]))
+    runs = np.log([trial["metrics"]["duration_s"] for trial in trials])
+    changes = runs - runs.mean()
+    memory = float(np.sum(changes[1:] * changes[:-1]) / np.sum(changes**2))
+    block_sd = float(np.std(runs[1::2] - runs[0::2], ddof=1))
+    print(f"{len(runs)} trials, sd {100 * runs.std(ddof=1):.2f} %, lag-1 correlation {memory:.2f}")
+    rows = []
+    for blocks in (4, 6, 8, 10):
+        pairs = np.lib.stride_tricks.sliding_window_view(runs, 2 * blocks).reshape(-1, blocks, 2)
+        signs = np.tile(np.where(np.arange(blocks) % 2 == 0, 1.0, -1.0), (len(pairs), 1))
+        differences = signs * (pairs[:, :, 1] - pairs[:, :, 0])
+        promised = detectable_effect(block_sd, blocks, "narrower")
+        shares = [found(chosen(differences + effect, signs, 0.05)) for effect in (0.0, SLOWER, promised)]
+        rows.append([str(blocks), str(len(pairs)), *percent(shares), f"{100 * np.expm1(promised):.1f} %"])
+    head = ["blocks", "windows", "false alarms", "2 % found", "detectable effect found", "detectable effect"]
+    table("An arm against itself, for real", head, rows)
+
+
 def main() -> None:
-    """Prints the tables in the order of docs/method.md."""
+    """Prints the tables in the order of docs/method.md, or those of real trials."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path)
+    results = parser.parse_args().results
+    if results is not None:
+        real_noise(results)
+        return
     integrals()
     level_coverage_power()
     position_effects()
