@@ -12,7 +12,8 @@ from app.experiment.lifecycle import Status
 from app.experiment.parsing import parse_experiment
 from app.experiment.plan import plan_trials
 from app.experiment.resolution import resolve
-from app.store import experiments
+from app.store import experiments, queue
+from app.store.engine import Database
 from tests.api.work import work_off
 from tests.live import ROOT, Service, eventually
 
@@ -34,6 +35,17 @@ def test_an_example_is_an_experiment_that_begins_with_why(path: Path) -> None:
     assert spec.labels["suite"]
     assert len(plan.arms) > 1
     assert spec.plan.blocks >= 6
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_an_example_is_stored_as_it_was_submitted(path: Path, tmp_path: Path) -> None:
+    document = load_yaml(path.read_text()).value
+    db = Database(f"sqlite:///{tmp_path / 'examples.sqlite'}")
+    db.upgrade()
+    stored = experiments.get(db, queue.enqueue(db, parse_experiment(document)).experiment_id)
+    db.dispose()
+    assert stored.submitted == document
+    assert stored.spec == parse_experiment(document)
 
 
 def test_the_example_of_output_kinds_needs_one_engine() -> None:

@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import starmap
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -95,7 +96,7 @@ class _Place:
     siblings: tuple[str, ...] = ()  # fields of the object around it
     either: tuple[str, ...] = ()  # keys of which that object needs one
     in_union: bool = False  # whether the value may also be of another type
-    tags: tuple[str, ...] = ()  # what the field that tells the members of a union apart may say
+    members: tuple[str, ...] = ()  # of the union the value is of: what its tag may say, and what goes with it
 
 
 def _place(loc: tuple[int | str, ...]) -> _Place:
@@ -118,8 +119,13 @@ def _place(loc: tuple[int | str, ...]) -> _Place:
         siblings, annotation = _inside(annotation, step)
         place = _Place(f"{place.pointer}/{escape(step)}", siblings, either)
         either = ()
-    tags = tuple(_models(annotation))
-    return replace(place, tags=tags) if len(tags) > 1 else place
+    models = _models(annotation)
+    return replace(place, members=tuple(starmap(_member_of, models.items()))) if len(models) > 1 else place
+
+
+def _member_of(tag: str, model: type[BaseModel]) -> str:
+    needed = [name for name, field in model.model_fields.items() if field.is_required()]
+    return f"{tag!r} (with {', '.join(needed)})" if needed else repr(tag)
 
 
 def _inside(annotation: Any, step: str) -> tuple[tuple[str, ...], Any]:
@@ -217,7 +223,7 @@ def _text(error: ErrorDetails, place: _Place) -> str:
             tags = context["expected_tags"]
             return f"must be one of {tags}, not {_shown(context['tag'])}{_nearest(context['tag'], tags)}"
         case "union_tag_not_found":
-            return f"is required: {' or '.join(map(repr, place.tags))}"
+            return f"is required here: {', '.join(place.members[:-1])} or {place.members[-1]}"
         case "value_error":
             return str(context["error"])
         case "string_pattern_mismatch" | "string_too_short" | "string_too_long":

@@ -46,7 +46,7 @@ def _as_submitted(spec: Experiment) -> dict[str, Any]:
     except ValidationError:
         same = False
     if not same:
-        raise ValueError("the spec does not survive being written down; were its parts built without their tags?")
+        raise ValueError("the spec does not survive being written down; were its parts changed without validation?")
     return document
 
 

@@ -104,7 +104,21 @@ def test_a_problem_is_named_where_it_is(pointer: str, value: object, said: str |
         ("/workload/output/tokens/low", 10, "/workload/output/tokens", "low (10) is above high (9); swap them"),
         ("/model", {}, "/model", "needs 'preset' or 'id'"),
         ("/model", "tiny-qwen2", "/model", "must be an object (keys and values), not 'tiny-qwen2'"),
-        ("/workload/output", {}, "/workload/output/stop", "is required: 'length' or 'natural'"),
+        (
+            "/workload/output",
+            {"value": 5},
+            "/workload/output/stop",
+            "is required here: 'length' or 'natural' (with max_tokens)",
+        ),
+        (
+            "/workload/output/tokens",
+            {"median": 512, "sigma": 0.8},
+            "/workload/output/tokens/distribution",
+            (
+                "is required here: 'fixed' (with value), 'uniform' (with low, high), "
+                "'lognormal' (with median, sigma, max) or 'empirical' (with values)"
+            ),
+        ),
         ("/arms/1", {"name": "x"}, "/arms/1/profile", "is required"),
         ("/labels", {"a/b~c": 1}, "/labels/a~1b~0c", "must be text, not 1; put it in quotes"),
         ("/workload/arrival", {"pattern": "concurrency"}, "/workload/arrival/limit", "is required"),
@@ -124,6 +138,33 @@ def test_a_problem_is_named_where_it_is(pointer: str, value: object, said: str |
 )
 def test_pointers_lead_into_the_users_document(pointer: str, value: object, where: str, said: str) -> None:
     assert problems(changed(pointer, value)) == {where: said}
+
+
+@pytest.mark.parametrize(
+    ("pointer", "untagged", "tagged"),
+    [
+        ("/workload/prompts", {"count": 8}, {"source": "synthetic", "count": 8}),
+        ("/workload/prompts", {"path": "a.jsonl", "count": 8}, {"source": "file", "path": "a.jsonl", "count": 8}),
+        ("/workload/prompts", {"prompts": ["x"]}, {"source": "inline", "prompts": ["x"]}),
+        ("/workload/prompts", {}, {"source": "synthetic"}),
+        ("/workload/output", {}, {"stop": "length"}),
+        ("/workload/output", {"tokens": {"value": 5}}, {"tokens": {"distribution": "fixed", "value": 5}}),
+        ("/workload/output", {"max_tokens": 9}, {"stop": "natural", "max_tokens": 9}),
+        ("/workload/output/tokens", {"low": 1, "high": 2}, {"distribution": "uniform", "low": 1, "high": 2}),
+        ("/workload/output/tokens", {"values": [3]}, {"distribution": "empirical", "values": [3]}),
+        ("/workload/arrival", {}, {"pattern": "batch"}),
+        ("/workload/arrival", {"rate": 4}, {"pattern": "poisson", "rate": 4}),
+        ("/workload/arrival", {"limit": 64}, {"pattern": "concurrency", "limit": 64}),
+    ],
+)
+def test_a_tag_may_be_absent_where_the_other_keys_say_it(pointer: str, untagged: object, tagged: object) -> None:
+    assert parse_experiment(changed(pointer, untagged)) == parse_experiment(changed(pointer, tagged))
+
+
+def test_a_tag_that_contradicts_the_other_keys_is_believed() -> None:
+    assert problems(changed("/workload/prompts", {"source": "synthetic", "path": "a.jsonl"})) == {
+        "/workload/prompts/path": "unknown field 'path'; there are source, count, tokens"
+    }
 
 
 def test_a_mistyped_model_key_is_recognised() -> None:

@@ -54,10 +54,19 @@ def test_an_experiment_that_contradicts_itself_is_not_queued(db: Database) -> No
 
 
 def test_a_spec_that_would_be_read_differently_is_not_queued(db: Database) -> None:
-    untagged = Workload(prompts=SyntheticPrompts(tokens=Fixed(value=5)))
+    spec = a_simulated_spec()
+    never_validated = spec.plan.model_copy(update={"blocks": 0})
 
     with pytest.raises(ValueError, match="does not survive"):
-        queue.enqueue(db, a_simulated_spec().model_copy(update={"workload": untagged}))
+        queue.enqueue(db, spec.model_copy(update={"plan": never_validated}))
+
+
+def test_a_spec_whose_parts_were_built_without_their_tags_is_queued(db: Database) -> None:
+    untagged = Workload(prompts=SyntheticPrompts(tokens=Fixed(value=5)))
+
+    queued = queue.enqueue(db, a_simulated_spec().model_copy(update={"workload": untagged}))
+
+    assert experiments.get(db, queued.experiment_id).spec.workload == untagged
 
 
 @pytest.mark.parametrize("text", ["a\0b", "half a pair \ud800", "\N{SNOWMAN}"])
