@@ -33,7 +33,9 @@ class HubModel(SpecModel):
         examples=["deepseek-ai/DeepSeek-R1-Distill-Qwen-7B"],
     )
     revision: str | None = Field(None, description="Commit, tag or branch on the hub.", examples=["main"])
-    load_format: LoadFormat = Field(LoadFormat.AUTO, description="`dummy` gives random weights of the model's shape.")
+    load_format: LoadFormat = Field(
+        LoadFormat.AUTO, description="`dummy` gives random weights of the model's shape.", examples=["dummy"]
+    )
     tokenizer: str | None = Field(None, description="Tokenizer, if not the model's own.", examples=["Qwen/Qwen2.5-7B"])
 
 
@@ -127,39 +129,49 @@ class Samples(StrEnum):
 
 class _VllmDriver(SpecModel):
     samples: Samples = Field(
-        Samples.SEPARATE_REQUESTS, description="One request per sample, or one per prompt with `n` samples."
+        Samples.SEPARATE_REQUESTS,
+        description="One request per sample, or one per prompt with `n` samples.",
+        examples=["n_parameter"],
     )
-    detokenize: bool = Field(False, description="Let vLLM turn token ids into text.")
-    logprobs: int | None = Field(None, ge=0, description="Log probabilities per token, as vLLM's `logprobs`.")
+    detokenize: bool = Field(False, description="Let vLLM turn token ids into text.", examples=[True])
+    logprobs: int | None = Field(
+        None, ge=0, description="Log probabilities per token, as vLLM's `logprobs`.", examples=[1]
+    )
 
 
 class LlmDriver(_VllmDriver):
     """The synchronous `LLM`: the whole batch goes in, the call returns when the last sample is done."""
 
-    api: Literal[Api.LLM] = Field(Api.LLM, description="`llm`")
+    api: Literal[Api.LLM] = Field(Api.LLM, description="`llm`", examples=["llm"])
     engine_process: EngineProcess = Field(
-        EngineProcess.SEPARATE, description="Engine core in a process of its own (vLLM's default) or in the caller's."
+        EngineProcess.SEPARATE,
+        description="Engine core in a process of its own (vLLM's default) or in the caller's.",
+        examples=["in_process"],
     )
 
 
 class AsyncLlmDriver(_VllmDriver):
     """The asynchronous `AsyncLLM`: one task per request; its engine core always has a process of its own."""
 
-    api: Literal[Api.ASYNC_LLM] = Field(Api.ASYNC_LLM, description="`async_llm`")
-    output_kind: OutputKind = Field(OutputKind.FINAL_ONLY, description="vLLM's RequestOutputKind.")
+    api: Literal[Api.ASYNC_LLM] = Field(Api.ASYNC_LLM, description="`async_llm`", examples=["async_llm"])
+    output_kind: OutputKind = Field(OutputKind.FINAL_ONLY, description="vLLM's RequestOutputKind.", examples=["delta"])
 
 
 class SimulatedDriver(SpecModel):
     """No engine: timings come from here. For tests, demonstrations of pages and power studies only."""
 
-    api: Literal[Api.SIMULATED] = Field(Api.SIMULATED, description="`simulated`")
+    api: Literal[Api.SIMULATED] = Field(Api.SIMULATED, description="`simulated`", examples=["simulated"])
     seconds_per_token: float = Field(0.01, gt=0, description="Time of one decode step, s.", examples=[0.012])
-    prefill_s: float = Field(0.0, ge=0, description="Time before the first token of every request, s.")
-    noise_pct: float = Field(0.0, ge=0, lt=50, description="Standard deviation of a trial's speed, percent.")
-    drift_pct_per_slot: float = Field(0.0, description="The host gets slower by this much with every trial, percent.")
-    start_s: float = Field(0.0, ge=0, description="Real seconds the start takes.")
+    prefill_s: float = Field(0.0, ge=0, description="Time before the first token of every request, s.", examples=[0.1])
+    noise_pct: float = Field(
+        0.0, ge=0, lt=50, description="Standard deviation of a trial's speed, percent.", examples=[2.0]
+    )
+    drift_pct_per_slot: float = Field(
+        0.0, description="The host gets slower by this much with every trial, percent.", examples=[0.5]
+    )
+    start_s: float = Field(0.0, ge=0, description="Real seconds the start takes.", examples=[1.5])
     pace: float = Field(0.0, ge=0, description="Real seconds per simulated second; 0 runs at once.", examples=[1.0])
-    failing_slots: tuple[int, ...] = Field((), description="Trials (by slot) that fail.")
+    failing_slots: tuple[int, ...] = Field((), description="Trials that fail, by slot, from 0.", examples=[[3, 4]])
 
 
 Driver = Annotated[LlmDriver | AsyncLlmDriver | SimulatedDriver, Field(discriminator="api")]
@@ -169,18 +181,40 @@ class DriverOverrides(SpecModel):
     """Driver settings of one arm; what is absent comes from its profile."""
 
     api: Api | None = Field(None, description="Interface of vLLM.", examples=["async_llm"])
-    engine_process: EngineProcess | None = Field(None, description="Where the engine core runs (`llm` only).")
-    output_kind: OutputKind | None = Field(None, description="vLLM's RequestOutputKind (`async_llm` only).")
-    samples: Samples | None = Field(None, description="One request per sample, or `n` samples per request.")
-    detokenize: bool | None = Field(None, description="Let vLLM turn token ids into text.")
-    logprobs: int | None = Field(None, ge=0, description="Log probabilities per token, as vLLM's `logprobs`.")
-    seconds_per_token: float | None = Field(None, gt=0, description="Time of one decode step, s (`simulated` only).")
-    prefill_s: float | None = Field(None, ge=0, description="Time before the first token, s (`simulated` only).")
-    noise_pct: float | None = Field(None, ge=0, lt=50, description="Noise of a trial, percent (`simulated` only).")
-    drift_pct_per_slot: float | None = Field(None, description="Drift per trial, percent (`simulated` only).")
-    start_s: float | None = Field(None, ge=0, description="Real seconds the start takes (`simulated` only).")
-    pace: float | None = Field(None, ge=0, description="Real seconds per simulated second (`simulated` only).")
-    failing_slots: tuple[int, ...] | None = Field(None, description="Trials that fail (`simulated` only).")
+    engine_process: EngineProcess | None = Field(
+        None, description="Where the engine core runs (`llm` only).", examples=["in_process"]
+    )
+    output_kind: OutputKind | None = Field(
+        None, description="vLLM's RequestOutputKind (`async_llm` only).", examples=["delta"]
+    )
+    samples: Samples | None = Field(
+        None, description="One request per sample, or `n` samples per request.", examples=["n_parameter"]
+    )
+    detokenize: bool | None = Field(None, description="Let vLLM turn token ids into text.", examples=[True])
+    logprobs: int | None = Field(
+        None, ge=0, description="Log probabilities per token, as vLLM's `logprobs`.", examples=[1]
+    )
+    seconds_per_token: float | None = Field(
+        None, gt=0, description="Time of one decode step, s (`simulated` only).", examples=[0.012]
+    )
+    prefill_s: float | None = Field(
+        None, ge=0, description="Time before the first token, s (`simulated` only).", examples=[0.1]
+    )
+    noise_pct: float | None = Field(
+        None, ge=0, lt=50, description="Noise of a trial, percent (`simulated` only).", examples=[2.0]
+    )
+    drift_pct_per_slot: float | None = Field(
+        None, description="Drift per trial, percent (`simulated` only).", examples=[0.5]
+    )
+    start_s: float | None = Field(
+        None, ge=0, description="Real seconds the start takes (`simulated` only).", examples=[1.5]
+    )
+    pace: float | None = Field(
+        None, ge=0, description="Real seconds per simulated second (`simulated` only).", examples=[1.0]
+    )
+    failing_slots: tuple[int, ...] | None = Field(
+        None, description="Trials that fail, by slot, from 0 (`simulated` only).", examples=[[3, 4]]
+    )
 
 
 # --- arms, plan, decision, limits ----------------------------------------------------------------------------------
@@ -211,9 +245,17 @@ class Arm(SpecModel):
 
     name: Name
     profile: str = Field(description="Settings to start from (GET /v1/profiles).", examples=["vllm-async"])
-    engine: EngineSettings = Field(EngineSettings(), description="Engine settings of this arm alone.")
-    driver: DriverOverrides = Field(DriverOverrides(), description="Driver settings of this arm alone.")
-    environment: Environment = Field(Environment(), description="Environment of this arm's engine.")
+    engine: EngineSettings = Field(
+        EngineSettings(), description="Engine settings of this arm alone.", examples=[{"max_num_seqs": 64}]
+    )
+    driver: DriverOverrides = Field(
+        DriverOverrides(), description="Driver settings of this arm alone.", examples=[{"output_kind": "delta"}]
+    )
+    environment: Environment = Field(
+        Environment(),
+        description="Environment of this arm's engine.",
+        examples=[{"variables": {"OMP_NUM_THREADS": "1"}}],
+    )
 
 
 class Residency(StrEnum):
@@ -227,11 +269,15 @@ class Residency(StrEnum):
 class PlanSettings(SpecModel):
     """How often and in which order the arms run."""
 
-    blocks: int = Field(6, ge=1, le=200, description="Blocks: one trial of every arm each.")
-    warmup_trials: int = Field(1, ge=0, le=20, description="Trials of every arm that are run first and thrown away.")
-    seed: int = Field(0, ge=0, lt=2**32, description="Seed of prompts, lengths, sampling and order.")
-    residency: Residency = Field(Residency.AUTO, description="Whether engines stay up between trials.")
-    reset_prefix_cache: bool = Field(True, description="Empty the prefix cache before every trial.")
+    blocks: int = Field(6, ge=1, le=200, description="Blocks: one trial of every arm each.", examples=[6])
+    warmup_trials: int = Field(
+        1, ge=0, le=20, description="Trials of every arm that are run first and thrown away.", examples=[1]
+    )
+    seed: int = Field(0, ge=0, lt=2**32, description="Seed of prompts, lengths, sampling and order.", examples=[0])
+    residency: Residency = Field(
+        Residency.AUTO, description="Whether engines stay up between trials.", examples=["restart"]
+    )
+    reset_prefix_cache: bool = Field(True, description="Empty the prefix cache before every trial.", examples=[True])
     looks: tuple[Annotated[int, Field(ge=2)], ...] = Field(
         (), description="Blocks after which the verdict may be read early and the experiment ended.", examples=[[4, 6]]
     )
@@ -255,19 +301,31 @@ class ServiceLevels(SpecModel):
 class Decision(SpecModel):
     """How a verdict is reached."""
 
-    alpha: float = Field(0.05, gt=0, lt=0.5, description="Level of the test; the interval has 1 - alpha.")
-    margin_pct: float = Field(2.0, gt=0, lt=100, description="Differences within ± this count as the same, percent.")
-    parity: Parity = Field(Parity.FLAG, description="`strict` fails the experiment before the first trial.")
-    service_levels: ServiceLevels = Field(ServiceLevels(), description="Limits for `request_goodput`.")
+    alpha: float = Field(
+        0.05, gt=0, lt=0.5, description="Level of the test; the interval has 1 - alpha.", examples=[0.05]
+    )
+    margin_pct: float = Field(
+        2.0, gt=0, lt=100, description="Differences within ± this count as the same, percent.", examples=[2.0]
+    )
+    parity: Parity = Field(
+        Parity.FLAG, description="`strict` fails the experiment before the first trial.", examples=["strict"]
+    )
+    service_levels: ServiceLevels = Field(
+        ServiceLevels(), description="Limits for `request_goodput`.", examples=[{"ttft_ms": 500}]
+    )
 
 
 class Limits(SpecModel):
     """When to give up, and who goes first."""
 
-    timeout_s: float = Field(7200, gt=0, description="Longest time from start to end, s.")
-    stall_timeout_s: float = Field(300, gt=0, description="Longest time without a new token during a trial, s.")
-    retry_on_loss: bool = Field(False, description="Queue the experiment again when its worker is lost.")
-    priority: int = Field(0, ge=-100, le=100, description="Higher runs first.")
+    timeout_s: float = Field(7200, gt=0, description="Longest time from start to end, s.", examples=[7200])
+    stall_timeout_s: float = Field(
+        300, gt=0, description="Longest time without a new token during a trial, s.", examples=[300]
+    )
+    retry_on_loss: bool = Field(
+        False, description="Queue the experiment again when its worker is lost.", examples=[True]
+    )
+    priority: int = Field(0, ge=-100, le=100, description="Higher runs first.", examples=[10])
 
 
 class Sweep(SpecModel):
@@ -284,26 +342,37 @@ class Experiment(SpecModel):
         {}, max_length=32, description="For filters.", examples=[{"suite": "nightly"}]
     )
     model: Model = Field(description="The model every arm runs.", examples=[{"preset": "tiny-qwen2"}])
-    engine: EngineSettings = Field(EngineSettings(), description="Engine settings common to all arms.")
-    workload: Workload = Field(Workload(), description="The requests of one trial.")
+    engine: EngineSettings = Field(
+        EngineSettings(), description="Engine settings common to all arms.", examples=[{"tensor_parallel_size": 1}]
+    )
+    workload: Workload = Field(
+        Workload(), description="The requests of one trial.", examples=[{"samples_per_prompt": 8}]
+    )
     arms: tuple[Arm, ...] = Field(
         min_length=1,
         max_length=64,
         description="The ways of driving vLLM to compare.",
         examples=[[{"name": "sync", "profile": "vllm-sync"}, {"name": "async", "profile": "vllm-async"}]],
     )
-    baseline: str | None = Field(None, description="Arm the others are compared with; the first if absent.")
+    baseline: str | None = Field(
+        None, description="Arm the others are compared with; the first if absent.", examples=["sync"]
+    )
     calibrate: bool = Field(
         False,
         description="Run the one arm against itself: an A/A experiment. Its noise is kept, and later results of that "
         "arm are judged beside it.",
+        examples=[True],
     )
-    replicas: Literal[1] = Field(1, description="Engines per arm; this version runs one.")
-    plan: PlanSettings = Field(PlanSettings(), description="How often and in which order the arms run.")
-    decision: Decision = Field(Decision(), description="How a verdict is reached.")
-    limits: Limits = Field(Limits(), description="When to give up, and who goes first.")
-    explain: Literal[False] = Field(False, description="This version does not split a gap into causes.")
-    sweep: Sweep = Field(Sweep(), description="Values to vary; this version takes none.")
+    replicas: Literal[1] = Field(1, description="Engines per arm; this version runs one.", examples=[1])
+    plan: PlanSettings = Field(
+        PlanSettings(), description="How often and in which order the arms run.", examples=[{"blocks": 6}]
+    )
+    decision: Decision = Field(Decision(), description="How a verdict is reached.", examples=[{"margin_pct": 2.0}])
+    limits: Limits = Field(Limits(), description="When to give up, and who goes first.", examples=[{"timeout_s": 7200}])
+    explain: Literal[False] = Field(
+        False, description="This version does not split a gap into causes.", examples=[False]
+    )
+    sweep: Sweep = Field(Sweep(), description="Values to vary; this version takes none.", examples=[{}])
 
     @property
     def baseline_name(self) -> str:
