@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from app.experiment.models import MODELS
+from app.experiment.records import ResolvedArm
 from app.experiment.resolution import ArmSettings
 from app.experiment.spec import LoadFormat
 
@@ -77,6 +78,18 @@ def resolved_config(vllm_config: object) -> dict[str, object]:
         **{f"env.{key}": value for key, value in sorted(environment.items())},
         **{f"versions.{key}": value for key, value in software_versions().items()},
     }
+
+
+def resolved_arm(settings: ArmSettings, vllm_config: Any, *, start_s: float, can_sleep: bool) -> ResolvedArm:
+    """What a started engine turned out to be."""
+    return ResolvedArm(
+        arm=settings.name,
+        config=resolved_config(vllm_config),
+        start_s=start_s,
+        versions=software_versions(),
+        vocab_size=vllm_config.model_config.get_vocab_size(),
+        can_sleep=can_sleep,
+    )
 
 
 def software_versions() -> dict[str, str]:

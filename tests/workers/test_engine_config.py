@@ -4,10 +4,12 @@ import dataclasses
 import enum
 from typing import Any
 
+import pytest
+
 from app.experiment.models import MODELS
 from app.experiment.resolution import resolve
 from tests.builders import a_spec
-from workers.engine_config import engine_arguments, engine_environment, flatten
+from workers.engine_config import engine_arguments, engine_environment, flatten, resolved_arm
 
 
 class Colour(enum.Enum):
@@ -54,6 +56,31 @@ def test_equal_objects_of_two_processes_are_equal_here() -> None:
 
 def test_empty_containers_are_kept() -> None:
     assert flatten({"a": [], "b": {}, "c": set()}) == {"a": [], "b": {}, "c": []}
+
+
+@dataclasses.dataclass
+class ModelConfig:
+    vocabulary: int
+
+    def get_vocab_size(self) -> int:
+        return self.vocabulary
+
+
+@dataclasses.dataclass
+class VllmConfig:
+    model_config: ModelConfig
+
+
+def test_a_started_engine_says_what_it_turned_out_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
+    monkeypatch.setenv("HOME", "/home/somebody")
+    (settings,) = resolve(a_spec(arms=[{"name": "sync", "profile": "vllm-sync"}])).arms
+    found = resolved_arm(settings, VllmConfig(ModelConfig(512)), start_s=3.5, can_sleep=True)
+    assert (found.arm, found.start_s, found.can_sleep, found.vocab_size) == ("sync", 3.5, True, 512)
+    assert found.config["engine.model_config.vocabulary"] == 512
+    assert found.config["env.VLLM_CPU_KVCACHE_SPACE"] == "1"
+    assert "env.HOME" not in found.config
+    assert found.config["versions.vllm"] == found.versions["vllm"]
 
 
 def test_every_arm_gets_the_same_explicit_scheduler_limits_and_statistics() -> None:

@@ -19,7 +19,7 @@ from app.experiment.spec import Driver as DriverSettings
 from workers.drivers import requests
 from workers.drivers.base import Batch, Rollout
 from workers.drivers.tap import Tap
-from workers.engine_config import engine_arguments, resolved_config, software_versions
+from workers.engine_config import engine_arguments, resolved_arm
 
 T = TypeVar("T")
 
@@ -50,14 +50,8 @@ class AsyncLlmEngine:
         began = time.monotonic()
         arguments = AsyncEngineArgs(**engine_arguments(self._settings, self._sleep_mode))
         self._engine = AsyncLLM.from_engine_args(arguments, stat_loggers=[tap])
-        return ResolvedArm(
-            arm=self._settings.name,
-            config=resolved_config(self._engine.vllm_config),
-            start_s=time.monotonic() - began,
-            versions=software_versions(),
-            vocab_size=self._engine.vllm_config.model_config.get_vocab_size(),
-            can_sleep=self._sleep_mode,
-        )
+        start_s = time.monotonic() - began
+        return resolved_arm(self._settings, self._engine.vllm_config, start_s=start_s, can_sleep=self._sleep_mode)
 
     def encode(self, texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
         """Token ids of each text."""

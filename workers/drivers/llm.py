@@ -14,7 +14,7 @@ from app.experiment.spec import EngineProcess, LlmDriver
 from workers.drivers import requests
 from workers.drivers.base import Batch, Rollout
 from workers.drivers.tap import Tap
-from workers.engine_config import engine_arguments, resolved_config, software_versions
+from workers.engine_config import engine_arguments, resolved_arm
 
 
 class LlmEngine:
@@ -42,14 +42,7 @@ class LlmEngine:
         )
         manager.stat_loggers.append(adapter)
         self._tap: Tap = adapter.per_engine_stat_loggers[manager.engine_indexes[0]]
-        return ResolvedArm(
-            arm=self._settings.name,
-            config=resolved_config(self._engine.vllm_config),
-            start_s=start_s,
-            versions=software_versions(),
-            vocab_size=self._engine.vllm_config.model_config.get_vocab_size(),
-            can_sleep=self._sleep_mode,
-        )
+        return resolved_arm(self._settings, self._engine.vllm_config, start_s=start_s, can_sleep=self._sleep_mode)
 
     def encode(self, texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
         """Token ids of each text."""
