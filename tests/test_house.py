@@ -1,6 +1,7 @@
 """What the house promises, and a reader relies on."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,11 @@ def test_no_type_is_ignored_and_no_module_does_too_much(path: Path) -> None:
     text = path.read_text()
     assert "type: ignore" not in text
     assert len(text.splitlines()) <= LONGEST_MODULE
+
+
+def test_every_folder_of_python_is_type_checked() -> None:
+    checked = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["files"]
+    assert {path.relative_to(ROOT).parts[0] for path in ROOT.glob("[a-z]*/**/*.py")} == set(checked)
 
 
 def test_every_error_stands_in_the_one_tree() -> None:
