@@ -1,0 +1,1 @@
+"""What the service finds on a GPU, in parts anyone with one can repeat."""

@@ -1,0 +1,61 @@
+"""What the harness costs: `benchmarks.drivers`, one process per driver, its rows kept as they come."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.budget import COLD_HOST_S, GRAPH_S, START_S, Deadline
+from benchmarks.gpu.process import run_until
+
+DRIVERS = {"e-llm": "llm", "e-async": "async_llm"}
+SAMPLES = (4, 32, 256)
+PAIRS = 16
+TOKENS = 256
+GOAL = 0.995
+GRAPH = "harness"
+_PAIR_S = 2 * (1.3 + 1.4 + 3.7)  # of all sizes, with 256 tokens on an H200
+_WARM_PAIRS = 2
+
+
+def estimate_s(known: bool) -> float:
+    """Seconds of one driver. `known`: whether this host has compiled the other's graph."""
+    cold = 0.0 if known else COLD_HOST_S + GRAPH_S
+    return cold + START_S + (PAIRS + _WARM_PAIRS) * _PAIR_S
+
+
+def measure(part: str, folder: Path, options: argparse.Namespace, deadline: Deadline) -> dict[str, Any]:
+    """Run one driver against its bare loop; the sizes that are done when the time is over count."""
+    command = [sys.executable, "-m", "benchmarks.drivers", "--driver", DRIVERS[part]]
+    command += ["--model", options.model or "qwen2.5-7b-shape", "--samples", *map(str, SAMPLES)]
+    command += ["--tokens", str(options.tokens or TOKENS), "--pairs", str(options.blocks or PAIRS)]
+    table = folder / "table.md"
+    ran = run_until(command, table, folder / "log.txt", deadline)
+    return (
+        {"about": f"{DRIVERS[part]} against a bare loop", "command": command[1:]}
+        | ran
+        | {"sizes": rows(table.read_text())}
+    )
+
+
+def rows(table: str) -> list[dict[str, Any]]:
+    """The rows of `benchmarks.drivers`."""
+    found: list[dict[str, Any]] = []
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if len(cells) == 8 and cells[2].isdigit():
+            low, high = (float(text) for text in cells[5].split(" to "))
+            found.append(
+                {
+                    "driver": cells[0],
+                    "samples_x_tokens": cells[1],
+                    "pairs": int(cells[2]),
+                    "bare_s": float(cells[3]),
+                    "throughput_ratio": float(cells[4]),
+                    "interval": [low, high],
+                    "pair_sd": cells[6],
+                    "harness_cpu": cells[7],
+                    "goal_met": low >= GOAL,
+                }
+            )
+    return found

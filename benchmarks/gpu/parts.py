@@ -1,0 +1,82 @@
+"""The experiments to run: `parts.yaml` says what each is for, `specs/` holds what is submitted."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, TypeAdapter
+
+from app.experiment.base import SpecModel
+from app.experiment.document import load_yaml
+from app.experiment.parsing import parse_experiment
+from app.experiment.plan import TrialPlan, plan_trials
+from app.experiment.resolution import resolve
+from app.experiment.spec import Experiment
+from app.experiment.verdict import Verdict
+
+HERE = Path(__file__).parent
+
+
+class Bare(SpecModel):
+    """What scripts without the service read."""
+
+    change_pct: float = Field(description="Of the time a trial takes, percent.")
+    of: str = Field(description="What was run.")
+
+
+class Expected(SpecModel):
+    """What the service must say of one candidate."""
+
+    candidate: str
+    verdicts: tuple[Verdict, ...] = Field(description="Any of these.")
+    because: str | None = Field(None, description="Must occur in a reason of the verdict.")
+    setting: str | None = Field(None, description="Must be the declared cause of a difference, and nothing undeclared.")
+    bare: Bare | None = None
+
+
+class Part(SpecModel):
+    """One experiment."""
+
+    name: str
+    about: str
+    trial_s: dict[str, float] = Field(description="Seconds a trial of each arm takes, for the estimate.")
+    graphs: tuple[str, ...] = Field(description="Graphs vLLM compiles for it; the first part to need one pays for it.")
+    expect: tuple[Expected, ...]
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What is submitted."""
+        document = load_yaml((HERE / "specs" / f"{self.name}.yaml").read_text()).value
+        assert isinstance(document, dict)  # noqa: S101 - our own file
+        return document
+
+
+PARTS: dict[str, Part] = {
+    part.name: part
+    for part in TypeAdapter(tuple[Part, ...]).validate_python(load_yaml((HERE / "parts.yaml").read_text()).value)
+}
+
+
+def changed(
+    spec: dict[str, Any], *, model: str | None = None, tokens: int | None = None, blocks: int | None = None
+) -> dict[str, Any]:
+    """The spec for a smaller machine or less time; engine settings are those of the model it was written for."""
+    if model is not None:
+        limits = {key: spec["engine"][key] for key in ("max_num_seqs", "max_num_batched_tokens")}
+        spec = spec | {"model": {"preset": model}, "engine": limits}
+    if tokens is not None:
+        output = spec["workload"]["output"] | {"tokens": {"distribution": "fixed", "value": tokens}}
+        spec = spec | {"workload": spec["workload"] | {"output": output}}
+    if blocks is not None:
+        spec = spec | {"plan": spec["plan"] | {"blocks": blocks}}
+    return spec
+
+
+def plan_of(spec: dict[str, Any]) -> TrialPlan:
+    """What the service will run for it."""
+    experiment = experiment_of(spec)
+    return plan_trials(experiment, resolve(experiment))
+
+
+def experiment_of(spec: dict[str, Any]) -> Experiment:
+    """The spec, checked."""
+    return parse_experiment(spec)

@@ -1,0 +1,169 @@
+"""The real service, as its user starts it, and experiments on it."""
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from app.client import Client
+from app.errors import Refused, Unreachable
+from app.experiment.lifecycle import Status
+from app.settings import Settings
+from app.store import trials
+from app.store.engine import Database
+from app.store.ids import ExperimentId
+from app.store.parquet import records_of_table, samples_of_table
+from benchmarks.gpu.budget import Deadline
+from benchmarks.gpu.digest import Evidence
+from benchmarks.gpu.telemetry import parse_smi
+
+Object = dict[str, Any]
+
+CLOSING_S = 35.0  # a cancelled trial's grace, the engines' end, results and the service's own end
+_POLL_S = 1.0
+_READY_S = 120.0
+_STOP_S = 45.0
+_ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A running service, and the database it keeps."""
+
+    client: Client
+    db: Database
+
+    def run(self, spec: Object, deadline: Deadline) -> Object:
+        """Submit a spec and wait for its end, which is brought about where the deadline comes first."""
+        submitted = self.client.submit(spec, idempotency_key=secrets.token_hex(16))
+        cancelled = False
+        while True:
+            with suppress(Unreachable):
+                experiment = self.client.experiment(submitted["id"])
+                if Status(experiment["status"]).terminal:
+                    return experiment
+                if not cancelled and deadline.left_s < CLOSING_S:
+                    self.client.cancel(submitted["id"])
+                    cancelled = True
+            if deadline.left_s < 0:
+                raise Unreachable(f"experiment {submitted['id']} has not ended by the deadline")
+            time.sleep(_POLL_S)
+
+    def save(self, experiment: Object, folder: Path) -> None:
+        """The report for people, and the request records."""
+        url = self.client.url
+        subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "app.cli",
+                "export",
+                experiment["id"],
+                "--html",
+                folder / "report.html",
+                "--url",
+                url,
+            ],
+            env=_environment(),
+            check=True,
+        )
+        records = httpx.get(
+            f"{url}/v1/experiments/{experiment['id']}/requests",
+            params={"format": "parquet"},
+            timeout=60.0,
+            trust_env=False,
+        )
+        (folder / "requests.parquet").write_bytes(records.raise_for_status().content)
+
+    def evidence(self, experiment: Object, logs: Path, smi: Path) -> Evidence:
+        """All that is known of an experiment that has ended."""
+        key, attempt = ExperimentId(experiment["id"]), experiment["attempt"]
+        timelines = {t.planned: table for t, table in trials.timeline_of(self.db, key, attempt=attempt)}
+        return Evidence(
+            experiment=experiment,
+            results=self.client.results(experiment["id"]),
+            trials=trials.trials_of(self.db, key, attempt),
+            arms=[stored.resolved for stored in trials.arms_of(self.db, key, attempt)],
+            rollouts=[
+                (records_of_table(table), samples_of_table(timelines[trial.planned]))
+                for trial, table in trials.records_of(self.db, key, attempt=attempt)
+            ],
+            engine_logs=[log.read_text(errors="replace") for log in sorted(logs.glob("*.log"))],
+            smi=parse_smi(smi.read_text()) if smi.exists() else (),
+        )
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Lab]:
+    """`rollout-lab serve` on SQLite in the folder, with a worker and a Ray of its own; ended afterwards."""
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = Settings(data_dir=folder.absolute(), port=_free_port())
+    with (folder / "serve.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "app.cli", "serve"],
+            env=_environment()
+            | {"ROLLOUT_LAB_DATA_DIR": str(settings.data_dir), "ROLLOUT_LAB_PORT": str(settings.port)},
+            stdout=log,
+            stderr=log,
+        )
+    db = Database(settings.url)
+    try:
+        with Client(f"http://127.0.0.1:{settings.port}") as client:
+            _wait_until_ready(client, process)
+            _cancel_leftovers(client)
+            yield Lab(client, db)
+    finally:
+        db.dispose()
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_STOP_S)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def engine_logs_since(began: float) -> list[Path]:
+    """What engines have printed that were started since then (seconds since the epoch), oldest first."""
+    logs = Path(tempfile.gettempdir()).glob("rollout-lab-arm-*.log")
+    return sorted((log for log in logs if log.stat().st_mtime >= began), key=lambda log: log.stat().st_mtime)
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without settings of another service or its Ray; the modules of this checkout are found from anywhere."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("ROLLOUT_LAB_") and k != "RAY_ADDRESS"}
+    return kept | {"PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))}
+
+
+def _wait_until_ready(client: Client, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _READY_S
+    while True:
+        with suppress(Unreachable):
+            if client.readiness().get("status") == "ready":
+                return
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise Unreachable("the service did not start; serve.log says why")
+        time.sleep(0.2)
+
+
+def _cancel_leftovers(client: Client) -> None:
+    """Of a run that was ended before its experiments were."""
+    for experiment in list(client.experiments(200, status=[Status.QUEUED, Status.RUNNING])):
+        with suppress(Refused):
+            client.cancel(experiment["id"])
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port

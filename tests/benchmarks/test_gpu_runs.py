@@ -1,0 +1,95 @@
+"""Parts run against a service with simulated engines, and what is written of them."""
+
+import argparse
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from app.experiment.lifecycle import Status
+from app.experiment.verdict import Verdict
+from app.store import experiments
+from benchmarks.gpu.budget import Deadline
+from benchmarks.gpu.digest import digest
+from benchmarks.gpu.ledger import Ledger
+from benchmarks.gpu.parts import Expected, Part
+from benchmarks.gpu.runner import Runner
+from benchmarks.gpu.service import Lab
+from tests.api.work import work_off
+from tests.live import eventually
+
+PART = Part(
+    name="simulated",
+    about="async takes 20 % longer",
+    trial_s={},
+    graphs=(),
+    expect=(Expected(candidate="async", verdicts=(Verdict.SLOWER,)),),
+)
+SPEC: dict[str, Any] = {
+    "model": {"preset": "tiny-qwen2"},
+    "arms": [
+        {"name": "sync", "profile": "simulated", "driver": {"seconds_per_token": 0.010, "noise_pct": 0.2}},
+        {"name": "async", "profile": "simulated", "driver": {"seconds_per_token": 0.012, "noise_pct": 0.2}},
+    ],
+    "plan": {"blocks": 4},
+}
+
+
+def found_of(lab: Lab, folder: Path) -> dict[str, Any]:
+    """The digest of an experiment that a simulating worker runs, and its files."""
+
+    def work() -> None:
+        eventually(lambda: experiments.counts(lab.db)[Status.QUEUED])
+        work_off(lab.db)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    experiment = lab.run(SPEC, Deadline.after(None))
+    worker.join()
+    lab.save(experiment, folder)
+    return digest(PART, lab.evidence(experiment, logs=folder, smi=folder / "nvidia-smi.csv"))
+
+
+def test_a_part_leaves_a_digest_a_report_and_its_records(lab: Lab, tmp_path: Path) -> None:
+    found = found_of(lab, tmp_path)
+    assert found["status"] == "succeeded"
+    assert found["expectations"][0]["met"]
+    assert 19.0 < found["expectations"][0]["duration_change_pct"] < 21.0
+    assert found["telemetry"]["times"]["in_order"] == found["telemetry"]["times"]["records"] == 8 * 32
+    assert "<html" in (tmp_path / "report.html").read_text()
+    assert pq.read_table(tmp_path / "requests.parquet").num_rows == 8 * 32
+
+    ledger = Ledger(tmp_path)
+    ledger.keep("simulated", found | {"graphs": []})
+    tables = (tmp_path / "tables.md").read_text()
+    assert "| simulated | async | sync | −16." in tables
+    assert Ledger(tmp_path).parts["simulated"]["summary"] == found["summary"]
+
+
+def test_an_experiment_is_cancelled_before_the_deadline(lab: Lab) -> None:
+    experiment = lab.run(SPEC, Deadline.after(20.0))  # nobody works, and closing takes longer
+    assert experiment["status"] == "cancelled"
+
+
+def options(out: Path, **changes: Any) -> argparse.Namespace:
+    """What the command line gave."""
+    return argparse.Namespace(**({"out": out, "model": None, "tokens": None, "blocks": None} | changes))
+
+
+def test_parts_that_do_not_fit_are_left_out_and_said_so(tmp_path: Path) -> None:
+    with Runner(options(tmp_path), Deadline.after(30.0)) as runner:
+        runner.run(["b32", "e-llm", "e-fresh"])
+    not_run = json.loads((tmp_path / "digest.json").read_text())["not_run"]
+    assert list(not_run) == ["b32", "e-llm", "e-fresh"]
+    assert "left out: it takes about" in (tmp_path / "tables.md").read_text()
+
+
+def test_what_an_earlier_call_found_stays_when_a_later_one_has_no_time(tmp_path: Path) -> None:
+    Ledger(tmp_path).keep("b32", {"graphs": ["sleeping"], "took_s": 300.0})
+    with Runner(options(tmp_path), Deadline.after(30.0)) as runner:
+        runner.run(["b32"])
+    ledger = Ledger(tmp_path)
+    assert ledger.parts["b32"]["took_s"] == 300.0
+    assert ledger.graphs == {"sleeping"}
