@@ -139,7 +139,9 @@ def test_an_arm_with_another_dtype_and_other_threads_is_a_difference_of_settings
 
 
 def test_an_arm_against_itself_is_neither_slower_nor_faster(lab: Lab) -> None:
-    results = finished(lab, [{"name": "sync", "profile": "vllm-sync"}], calibrate=True, plan={"blocks": 6})
+    # At 5 % this would fail once in twenty runs by design.
+    arms: list[dict[str, Any]] = [{"name": "sync", "profile": "vllm-sync"}]
+    results = finished(lab, arms, calibrate=True, plan={"blocks": 6}, decision={"alpha": 0.001})
     comparison = throughput_of(results, "sync again")
     assert comparison["verdict"] in ("same", "inconclusive")
     rehearsal = lab.http.post(
