@@ -3,11 +3,14 @@
 import argparse
 import json
 import shutil
+import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, Self
+
+import httpx
 
 from app.errors import RolloutLabError
 from benchmarks.gpu import fresh, harness
@@ -20,6 +23,7 @@ from benchmarks.gpu.telemetry import sampling
 
 Object = dict[str, Any]
 
+_TROUBLE = (RolloutLabError, OSError, httpx.HTTPError, subprocess.SubprocessError)
 _SERVICE_S = 15.0  # its start, with Ray's
 
 
@@ -56,37 +60,29 @@ class Runner(AbstractContextManager["Runner"]):
             began = time.monotonic()
             try:
                 found = self._run(name)
-            except RolloutLabError as error:
-                found = {"error": {"detail": error.detail}}
+            except _TROUBLE as error:
+                found = {"error": {"detail": f"{type(error).__name__}: {error}"}}
             took_s = time.monotonic() - began
             if found is None:
                 print(f"{name}: left out, {self._ledger.not_run[name]}", flush=True)
                 continue
-            self._ledger.keep(name, found | {"took_s": took_s, "graphs": list(_graphs(name))})
+            graphs = [] if found.get("error") else list(_graphs(name))
+            self._ledger.keep(name, found | {"took_s": took_s, "graphs": graphs})
             print(f"{name}: {took_s:.0f} s. {found.get('summary', '')}", flush=True)
 
     def _run(self, name: str) -> Object | None:
         """A part's digest; None if it does not fit."""
-        seconds = self._estimate_s(name, self._ledger.graphs)
         if name in PARTS:
             return self._experiment(PARTS[name])
-        if not self._fits(name, fresh.PROCESS_S if name == fresh.PART else seconds):
-            return None
-        folder = self._out / name
-        if name == fresh.PART:
-            return self._fresh(folder)
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        return harness.measure(name, folder, self._options, self._deadline)
+        return self._fresh() if name == fresh.PART else self._harness(name)
 
     def _experiment(self, part: Part) -> Object | None:
         lasting_s = CLOSING_S + (0.0 if self._lab else _SERVICE_S)
         found = fit(part, self._spec(part), self._ledger.graphs, self._deadline.left_s - lasting_s)
         if not self._fits(part.name, found.estimate_s + lasting_s):
             return None
-        folder = self._out / part.name
-        shutil.rmtree(folder, ignore_errors=True)
-        (folder / "engines").mkdir(parents=True)
+        folder = self._emptied(part.name)
+        (folder / "engines").mkdir()
         lab, began, smi = self._service(), time.time(), folder / "nvidia-smi.csv"
         (folder / "spec.json").write_text(json.dumps(found.spec, indent=1))
         rehearsal = lab.client.rehearse(found.spec)["cost"]
@@ -105,7 +101,16 @@ class Runner(AbstractContextManager["Runner"]):
         lab.save(experiment, folder)
         return digest(part, evidence) | {"blocks_asked": part.spec["plan"]["blocks"], "estimate_s": found.estimate_s}
 
-    def _fresh(self, folder: Path) -> Object:
+    def _harness(self, name: str) -> Object | None:
+        """Sizes come one after the other: those that are done by the deadline count."""
+        if not self._fits(name, harness.estimate_s(self._ledger.graphs, sizes=1)):
+            return None
+        return harness.measure(name, self._emptied(name), self._options, self._deadline)
+
+    def _fresh(self) -> Object | None:
+        if not self._fits(fresh.PART, fresh.PROCESS_S):
+            return None
+        folder = self._out / fresh.PART
         folder.mkdir(exist_ok=True)
         spec = fresh.spec_of(self._spec(PARTS["b32"]))
         found = fresh.measure(spec, folder, self._deadline)
@@ -122,7 +127,13 @@ class Runner(AbstractContextManager["Runner"]):
             return estimate_s(part, plan_of(self._spec(part)), known)
         if name == fresh.PART:
             return fresh.PROCESS_S * len(plan_of(fresh.spec_of(self._spec(PARTS["b32"]))).measured)
-        return harness.estimate_s(known=harness.GRAPH in known)
+        return harness.estimate_s(known)
+
+    def _emptied(self, name: str) -> Path:
+        folder = self._out / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        return folder
 
     def _fits(self, name: str, seconds: float) -> bool:
         if seconds <= self._deadline.left_s:

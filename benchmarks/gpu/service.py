@@ -30,7 +30,7 @@ from benchmarks.gpu.telemetry import parse_smi
 
 Object = dict[str, Any]
 
-CLOSING_S = 35.0  # a cancelled trial's grace, the engines' end, results and the service's own end
+CLOSING_S = 25.0  # until a cancelled experiment has ended, results are written and the service is gone
 _POLL_S = 1.0
 _READY_S = 120.0
 _STOP_S = 45.0

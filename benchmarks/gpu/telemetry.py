@@ -69,7 +69,13 @@ def sampling(file: Path) -> Iterator[None]:
     if which("nvidia-smi") is None:
         yield
         return
-    command = ["nvidia-smi", "--id=0", f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits", f"-lms={_PERIOD_MS}"]
+    command = [
+        "nvidia-smi",
+        "--id=0",
+        f"--query-gpu={_QUERY}",
+        "--format=csv,noheader,nounits",
+        f"--loop-ms={_PERIOD_MS}",
+    ]
     with file.open("ab") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL)
         try:

@@ -1,6 +1,7 @@
 """What benchmarks.gpu reads: times, timelines, nvidia-smi, vLLM's log, tables of other benchmarks."""
 
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ def test_a_fresh_process_gets_the_arm_s_engine_and_work() -> None:
     assert " ".join(sync[3:]) in " ".join(async_[3:])
     assert async_[-1] == "--async-engine"
     assert "skip-tokenizer-init" not in " ".join(sync)
-    given = dict(zip(sync, sync[1:], strict=False))
+    given = dict(pairwise(sync))
     assert {flag: given[flag] for flag in ("--max-num-seqs", "--max-num-batched-tokens", "--load-format")} == {
         "--max-num-seqs": "256",
         "--max-num-batched-tokens": "10240",
