@@ -7,7 +7,7 @@ RolloutLabError
 ├── PayloadTooLarge           413
 ├── NotFound                  404
 ├── Conflict                  409  the state does not allow it
-├── UnreadableSpec            409  on a page: what is stored was written by another version
+├── UnreadableSpec            409  what is stored was written by another version
 ├── FromElsewhere             403  a form that no page of the service has sent
 ├── DatabaseUnavailable       503
 ├── Unreachable                    a client gets no answer, or not now

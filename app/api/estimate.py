@@ -5,7 +5,7 @@ from itertools import groupby
 
 from pydantic import BaseModel, Field
 
-from app.errors import InvalidInput
+from app.errors import InvalidInput, UnreadableSpec
 from app.experiment.comparison import decision_level
 from app.experiment.lifecycle import Status
 from app.experiment.noise import floor_of, noise_keys
@@ -120,7 +120,10 @@ def _like(db: Database, spec: Experiment, resolved: ResolvedExperiment) -> tuple
     """The newest experiment that did the same work with the same arms, in whatever order and number of blocks."""
     model = resolved.arms[0].model.id
     for item in experiments.page(db, model=model, status=(Status.SUCCEEDED,), limit=EARLIER).items:
-        row = experiments.get(db, item.id)
+        try:
+            row = experiments.get(db, item.id)
+        except UnreadableSpec:
+            continue
         if row.spec.workload != spec.workload:
             continue
         before = {_work_of(arm): arm.name for arm in _arms_of(row.spec)}

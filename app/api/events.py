@@ -16,7 +16,7 @@ from app.api.experiments import Id
 from app.api.feed import Feed, Snapshot
 from app.api.http import Page, answer
 from app.api.problems import responses
-from app.errors import InvalidInput, NotFound
+from app.errors import InvalidInput, NotFound, UnreadableSpec
 from app.experiment.lifecycle import Progress, Status
 from app.store.experiments import Event
 from app.store.ids import ExperimentId
@@ -78,7 +78,7 @@ _STREAM = (
             "content": {EVENT_STREAM: {"schema": {"type": "string"}, "example": _STREAM}},
         },
         204: {"description": "A stream was resumed that has nothing more to say."},
-        **responses(NotFound, InvalidInput),
+        **responses(NotFound, UnreadableSpec, InvalidInput),
     },
 )
 async def list_events(

@@ -186,7 +186,10 @@ def _labels(given: list[str]) -> dict[str, str]:
 
 
 @router.get(
-    "/{experiment_id}", summary="Get an experiment", response_model=ExperimentView, responses=responses(NotFound)
+    "/{experiment_id}",
+    summary="Get an experiment",
+    response_model=ExperimentView,
+    responses=responses(NotFound, UnreadableSpec),
 )
 def get_experiment(request: Request, db: Db, experiment_id: Id) -> Response:
     """The experiment as submitted and as resolved, where it is, and how far it has come."""
@@ -202,7 +205,7 @@ def get_experiment(request: Request, db: Db, experiment_id: Id) -> Response:
     response_description="Running: its worker was asked to stop and keeps the finished trials.",
     responses={
         200: {"description": "Cancelled, or at its end before.", "model": ExperimentView},
-        **responses(NotFound),
+        **responses(NotFound, UnreadableSpec),
     },
 )
 def cancel(request: Request, db: Db, experiment_id: Id) -> Response:

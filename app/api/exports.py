@@ -11,7 +11,7 @@ from app.api.experiments import Id
 from app.api.http import Db, etag_of, unchanged
 from app.api.problems import responses
 from app.api.results import results_of
-from app.errors import InvalidInput, NotFound
+from app.errors import InvalidInput, NotFound, UnreadableSpec
 from app.experiment.resolution import resolve
 from app.store import experiments
 from app.store.experiments import ExperimentRow
@@ -42,7 +42,7 @@ class ExportFormat(StrEnum):
                 "text/markdown": {"schema": {"type": "string"}},
             },
         },
-        **responses(NotFound, InvalidInput),
+        **responses(NotFound, UnreadableSpec, InvalidInput),
     },
 )
 def export(

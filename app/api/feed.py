@@ -10,7 +10,7 @@ import structlog
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
-from app.errors import DatabaseUnavailable, NotFound
+from app.errors import DatabaseUnavailable, NotFound, UnreadableSpec
 from app.store import experiments
 from app.store.engine import Database
 from app.store.experiments import Event, ExperimentRow
@@ -103,7 +103,7 @@ class Feed:
                 with suppress(DatabaseUnavailable):  # it may come back; the listeners stay
                     await channel.publish(await self.snapshot(experiment_id))
                 await anyio.sleep(self._interval_s)
-        except NotFound:
+        except (NotFound, UnreadableSpec):
             await channel.publish(None)
         except Exception:  # noqa: BLE001 - nobody may wait for a poller that is dead
             _log.exception("event stream ended", experiment_id=experiment_id)

@@ -15,7 +15,7 @@ from app.api.experiments import Id
 from app.api.http import Db, Page, answer, etag_of, unchanged
 from app.api.problems import responses
 from app.api.rows import Download, Selection
-from app.errors import InvalidInput, NotFound
+from app.errors import InvalidInput, NotFound, UnreadableSpec
 from app.experiment.trace import process_name, trial_events
 from app.store import experiments, trials
 from app.store.engine import Database
@@ -137,7 +137,7 @@ class TimelineParameters(_RowParameters):
                 "application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}},
             },
         },
-        **responses(NotFound, InvalidInput),
+        **responses(NotFound, UnreadableSpec, InvalidInput),
     },
 )
 def get_requests(
@@ -159,7 +159,7 @@ def get_requests(
     "/{experiment_id}/timeline",
     summary="Engine state over time",
     response_model=SamplePage,
-    responses=responses(NotFound, InvalidInput),
+    responses=responses(NotFound, UnreadableSpec, InvalidInput),
 )
 def get_timeline(
     request: Request, db: Db, experiment_id: Id, parameters: Annotated[TimelineParameters, Query()]

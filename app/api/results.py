@@ -7,7 +7,7 @@ from starlette.responses import Response
 from app.api.experiments import Id
 from app.api.http import Db, answer, etag_of, unchanged
 from app.api.problems import responses
-from app.errors import NotFound
+from app.errors import NotFound, UnreadableSpec
 from app.experiment.plan import plan_trials
 from app.experiment.resolution import resolve
 from app.experiment.results import Results, build_results
@@ -19,7 +19,9 @@ from app.store.ids import ExperimentId
 router = APIRouter(prefix="/v1/experiments", tags=["experiments"])
 
 
-@router.get("/{experiment_id}/results", summary="Results", response_model=Results, responses=responses(NotFound))
+@router.get(
+    "/{experiment_id}/results", summary="Results", response_model=Results, responses=responses(NotFound, UnreadableSpec)
+)
 def get_results(request: Request, db: Db, experiment_id: Id) -> Response:
     """The summary, arms, trials, comparisons, parity, fairness and environment: partial while the experiment runs."""
     row = experiments.get(db, ExperimentId(experiment_id))

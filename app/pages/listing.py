@@ -102,7 +102,7 @@ def _page(db: Database, filters: Filters, limit: int) -> tuple[Sequence[Experime
 
 
 def _shown(db: Database, filters: Filters, items: Sequence[ExperimentItem], cursor: str | None) -> dict[str, Any]:
-    positions = {item.id: experiments.get(db, item.id).queue_position for item in _next(items)}
+    positions = {item.id: experiments.queue_position(db, item.id) for item in _next(items)}
     told = repr([(item.id, item.version, positions.get(item.id)) for item in items])
     return {
         "filters": filters,

@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 
-from pydantic import ValidationError
-
 from app.api.results import results_of
-from app.errors import InvalidInput, UnreadableSpec
+from app.errors import InvalidInput
 from app.experiment.lifecycle import Status
 from app.experiment.plan import TrialPlan, plan_trials
 from app.experiment.resolution import ResolvedExperiment, resolve
@@ -70,15 +68,8 @@ class Subject:
 
 
 def load(db: Database, experiment_id: str) -> Subject:
-    """The experiment; NotFound if there is none."""
-    try:
-        row = experiments.get(db, ExperimentId(experiment_id))
-    except ValidationError as error:
-        item = experiments.get_item(db, ExperimentId(experiment_id))
-        raise UnreadableSpec(
-            f"The spec of experiment {item.id} ({item.name or 'without a name'}, {item.status}) was written by another "
-            f"version of Rollout Lab; this one cannot read {error.error_count()} of its fields."
-        ) from None
+    """The experiment; NotFound if there is none, UnreadableSpec if another version wrote it."""
+    row = experiments.get(db, ExperimentId(experiment_id))
     try:
         resolved = resolve(row.spec)
         plan = plan_trials(row.spec, resolved)

@@ -15,6 +15,7 @@ from app.experiment.continuation import Continuation
 from app.experiment.lifecycle import Failure, Progress, Status
 from app.experiment.spec import Experiment
 from app.store.clock import Moment
+from app.store.documents import failure_of, readable, spec_of
 from app.store.engine import Database
 from app.store.ids import ExperimentId
 from app.store.tables import SafeText, attempts, events, experiment_labels, experiments, is_status, storable
@@ -101,14 +102,14 @@ class Event:
 
 
 def get(db: Database, experiment_id: ExperimentId) -> ExperimentRow:
-    """One experiment; NotFound if there is none."""
+    """One experiment; NotFound if there is none, UnreadableSpec if another version wrote it."""
     with db.read() as connection:
         row = connection.execute(select(experiments).where(experiments.c.id == experiment_id)).one_or_none()
         if row is None:
             raise NotFound(f"there is no experiment {experiment_id}")
         return ExperimentRow(
             item=_item(row),
-            spec=Experiment.model_validate(row.spec),
+            spec=spec_of(experiment_id, row.spec),
             submitted=row.spec,
             queue_position=_position(connection, row) if row.status == Status.QUEUED else None,
             owner=row.owner,
@@ -128,6 +129,15 @@ def get_item(db: Database, experiment_id: ExperimentId) -> ExperimentItem:
     if row is None:
         raise NotFound(f"there is no experiment {experiment_id}")
     return _item(row)
+
+
+def queue_position(db: Database, experiment_id: ExperimentId) -> int | None:
+    """Place in the queue, from 1; None for what does not wait."""
+    c = experiments.c
+    query = select(*(c[name] for name in ("id", "status", "priority", "queued_at"))).where(c.id == experiment_id)
+    with db.read() as connection:
+        row = connection.execute(query).one_or_none()
+        return _position(connection, row) if row is not None and row.status == Status.QUEUED else None
 
 
 def page(
@@ -223,9 +233,9 @@ def _item(row: Row[Any]) -> ExperimentItem:
         finished_at=row.finished_at,
         attempt=row.attempt,
         cancel_requested=row.cancel_requested_at is not None,
-        progress=None if row.progress is None else Progress.model_validate(row.progress),
+        progress=readable(Progress, row.progress),
         verdict=row.verdict,
-        failure=_failure(row),
+        failure=failure_of(row.failure),
         retry_of=row.retry_of,
     )
 
@@ -252,9 +262,9 @@ def _attempts(connection: Connection, experiment_id: ExperimentId) -> tuple[Atte
             started_at=row.started_at,
             ended_at=row.ended_at,
             outcome=None if row.outcome is None else Status(row.outcome),
-            failure=_failure(row),
+            failure=failure_of(row.failure),
             workload_sha256=row.workload_sha256,
-            continuation=None if row.continuation is None else Continuation.model_validate(row.continuation),
+            continuation=readable(Continuation, row.continuation),
         )
         for row in connection.execute(query)
     )
@@ -280,10 +290,6 @@ def _event(row: Row[Any]) -> Event:
         reason=row.reason,
         detail=row.detail,
     )
-
-
-def _failure(row: Row[Any]) -> Failure | None:
-    return None if row.failure is None else Failure.model_validate(row.failure)
 
 
 def _has_label(key: str, value: str) -> ColumnElement[bool]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, literal, select, update
 
 from app.errors import Conflict, FailureCode, IdempotencyMismatch, LeaseLost, NotFound, UnreadableSpec
@@ -16,6 +16,7 @@ from app.experiment.lifecycle import TRANSITIONS, Failure, Progress, Status
 from app.experiment.spec import Experiment
 from app.store.clock import microseconds, now_us
 from app.store.dialects import insert_unless_present
+from app.store.documents import spec_of
 from app.store.engine import Database
 from app.store.ids import ExperimentId
 from app.store.lease import Lease, fence, fenced_update, lost
@@ -95,13 +96,7 @@ def retry(db: Database, experiment_id: ExperimentId, *, idempotency_key: str | N
     """Queue a failed or cancelled experiment once more, as a new one that names it."""
     with db.read() as connection:
         document = _require_retriable(connection, experiment_id)
-    try:
-        spec = Experiment.model_validate(document)
-    except ValidationError as error:
-        raise UnreadableSpec(
-            f"the spec of experiment {experiment_id} was written by another version of Rollout Lab; this one cannot "
-            f"read {error.error_count()} of its fields"
-        ) from None
+    spec = spec_of(experiment_id, document)
     return enqueue(db, spec, idempotency_key=idempotency_key, retry_of=experiment_id)
 
 
@@ -152,10 +147,10 @@ def claim(db: Database, owner: str, lease_s: float) -> Claim | None:
         ):
             lease = Lease(ExperimentId(row.id), row.attempt, owner)
             try:
-                return Claim(lease, Experiment.model_validate(row.spec), row.retry_of)
-            except ValidationError as error:
-                # Written by another version. Left alone, it would kill every worker that claims it.
-                failure = Failure(code=FailureCode.INTERNAL, detail=f"the stored spec is not valid here: {error}")
+                return Claim(lease, spec_of(lease.experiment_id, row.spec), row.retry_of)
+            except UnreadableSpec as error:
+                # Left alone, it would kill every worker that claims it.
+                failure = Failure(code=FailureCode.INTERNAL, detail=error.detail)
                 _move(connection, Status.RUNNING, Status.FAILED, fence(lease), failure.detail, failure=failure)
     return None
 
