@@ -33,7 +33,7 @@ def test_the_service_never_loads_what_belongs_to_workers(packages: set[str]) -> 
     assert packages & {"torch", "vllm", "ray", "transformers"} == set()
 
 
-@pytest.mark.parametrize("package", ["scipy", "pyarrow", "alembic", "uvicorn", "httpx"])
+@pytest.mark.parametrize("package", ["scipy", "pyarrow", "alembic", "uvicorn", "httpx", "psycopg"])
 def test_heavy_packages_wait_until_they_are_needed(packages: set[str], package: str) -> None:
     assert package not in packages
 

@@ -10,7 +10,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, select, text, type_coerce
 from sqlalchemy import exc as sa
 
@@ -27,6 +26,8 @@ _MIGRATION_LOCK = 0x726F6C6C  # any number, the same in every process
 # Primary result codes that say that SQLite cannot do its work, whatever the statement: PERM, BUSY, LOCKED, NOMEM,
 # READONLY, IOERR, CORRUPT, FULL, CANTOPEN, PROTOCOL, NOTADB.
 _SQLITE_UNAVAILABLE = frozenset({3, 5, 6, 7, 8, 10, 11, 13, 14, 15, 26})
+
+_READ_ONLY_TRANSACTION = "25006"  # Postgres: a standby, or a database that was made read-only
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,13 +231,12 @@ def _unavailable() -> Iterator[None]:
 
 def _is_unavailable(error: sa.DBAPIError) -> bool:
     """Whether the database failed rather than the statement."""
-    match error.orig:
-        case sqlite3.Error() as cause:
-            return (getattr(cause, "sqlite_errorcode", 0) & 0xFF) in _SQLITE_UNAVAILABLE
-        case psycopg.errors.ReadOnlySqlTransaction() | psycopg.OperationalError() | psycopg.InterfaceError():
-            return True
-        case _:
-            return error.connection_invalidated
+    if isinstance(error.orig, sqlite3.Error):
+        return (getattr(error.orig, "sqlite_errorcode", 0) & 0xFF) in _SQLITE_UNAVAILABLE
+    # psycopg's errors by the names SQLAlchemy gives them, so that psycopg is imported only where there is a Postgres.
+    if isinstance(error, sa.OperationalError | sa.InterfaceError):
+        return True
+    return error.connection_invalidated or getattr(error.orig, "sqlstate", None) == _READ_ONLY_TRANSACTION
 
 
 _json: Any = partial(json.dumps, allow_nan=False, separators=(",", ":"))
