@@ -123,16 +123,17 @@ def test_samples_asked_for_with_n_have_times_of_their_own(one_engine: dict[str, 
     assert one_engine["fairness"]["output_tokens"]["n"] == one_engine["fairness"]["output_tokens"]["base"]
 
 
-def test_an_arm_with_another_dtype_and_other_threads_is_a_difference_of_settings_not_of_modes(lab: Lab) -> None:
+def test_an_arm_with_other_dtype_scheduling_and_threads_is_a_difference_of_settings_not_of_modes(lab: Lab) -> None:
     slow = {
         "name": "async",
         "profile": "vllm-async",
-        "engine": {"dtype": "bfloat16"},
+        "engine": {"dtype": "bfloat16", "async_scheduling": False},
         "environment": {"variables": {"VLLM_CPU_OMP_THREADS_BIND": "0"}},
     }
     results = finished(lab, [{"name": "sync", "profile": "vllm-sync"}, slow])
     settings = {difference["setting"] for difference in results["parity"]["declared"]}
-    assert "engine.dtype" in settings
+    assert {"engine.dtype", "engine.async_scheduling"} <= settings
+    assert results["parity"]["undeclared"] == []
     assert any("VLLM_CPU_OMP_THREADS_BIND" in (setting or "") for setting in settings)
     if throughput_of(results, "async")["verdict"] in ("slower", "faster"):
         assert "dtype" in results["summary"]

@@ -35,7 +35,7 @@ def install(arguments: list[str]) -> None:
         print(*(argument for argument in arguments if argument not in options), file=diary)
     asked = " ".join(arguments)
     if "torch" in LACKS and "torch==" in asked and "--extra-index-url" not in asked:
-        sys.exit("ERROR: No matching distribution found for torch==2.13.0+cpu")
+        sys.exit(os.environ.get("FAKE_NOT_FOUND", "ERROR: No matching distribution found for torch==2.13.0+cpu"))
     if "disk" in LACKS:
         sys.exit("ERROR: No space left on device")
     if "network" in LACKS and "--requirement" in asked:

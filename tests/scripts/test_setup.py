@@ -174,8 +174,11 @@ def test_the_tests_use_the_cpu_beside_a_gpu(checkout: Checkout) -> None:
     assert checkout.setup("dev") == ".venv"
 
 
-def test_only_torch_and_only_when_it_is_missing_comes_from_pytorchs_index(checkout: Checkout) -> None:
-    checkout.setup("run", FAKE_LACKS="torch")
+@pytest.mark.parametrize(
+    "error", ["ERROR: No matching distribution found for torch==2.13.0+cpu", "ERROR: ResolutionImpossible: for help…"]
+)
+def test_only_torch_and_only_when_it_is_missing_comes_from_pytorchs_index(checkout: Checkout, error: str) -> None:
+    checkout.setup("run", FAKE_LACKS="torch", FAKE_NOT_FOUND=error)
     assert checkout.installed() == [
         "venv 3.11.7",
         TORCH,
