@@ -22,6 +22,7 @@ def judge(expected: Expected, results: Object) -> Object:
         "verdict": None if found is None else found["verdict"],
         "duration_change_pct": None if duration is None else duration["change_pct"],
         "duration_interval_pct": None if duration is None else duration["interval_pct"],
+        "position_effect_pct": None if duration is None else duration["position_effect_pct"],
         "bare": None if expected.bare is None else expected.bare.model_dump(),
     }
 

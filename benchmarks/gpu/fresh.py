@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from shutil import which
 from statistics import mean
 from typing import Any
 
@@ -19,8 +20,8 @@ from app.stats.estimate import NoEstimate, to_percent
 from app.stats.paired import compare_paired
 from benchmarks.gpu.budget import Deadline
 from benchmarks.gpu.parts import experiment_of, plan_of
-from benchmarks.gpu.process import run_until
-from workers.engine_config import engine_arguments
+from benchmarks.gpu.process import failure_of, run_until
+from workers.engine_config import engine_arguments, engine_environment
 
 Object = dict[str, Any]
 
@@ -35,12 +36,12 @@ _MAIN = (
 _NOT_ARGUMENTS = ("skip_tokenizer_init", "disable_log_stats")
 
 
-def command(arm: ArmSettings, workload: Object, seed: int, out: Path) -> list[str]:
+def command(arm: ArmSettings, workload: Object, seed: int, out: Path, *, sleep_mode: bool) -> list[str]:
     """One process; prompts are random text, so it needs a tokenizer, and any will do."""
-    arguments = engine_arguments(arm, sleep_mode=True) | {
+    arguments = engine_arguments(arm, sleep_mode) | {
         "tokenizer": str(MODELS["tiny-qwen2"].path),
-        "input_len": workload["prompts"]["tokens"]["value"],
-        "output_len": workload["output"]["tokens"]["value"],
+        "random_input_len": workload["prompts"]["tokens"]["value"],
+        "random_output_len": workload["output"]["tokens"]["value"],
         "num_prompts": workload["prompts"]["count"] * workload["samples_per_prompt"],
         "seed": seed,
         "output_json": str(out),
@@ -68,19 +69,20 @@ def spec_of(spec: Object) -> Object:
 def measure(spec: Object, folder: Path, deadline: Deadline) -> Object:
     """Run what is missing of the plan's measured trials, one process each, while another is likely to fit."""
     arms = {arm.name: arm for arm in resolve(experiment_of(spec)).arms}
-    log = folder / "log.txt"
+    log, on_gpu = folder / "log.txt", which("nvidia-smi") is not None
     failure: Object | None = None
     for trial in plan_of(spec).measured:
         file = folder / f"{trial.slot:02}.json"
         if file.exists() or failure is not None or deadline.left_s < PROCESS_S:
             continue
         out = folder / f"{trial.slot:02}-vllm.json"
-        ran = run_until(command(arms[trial.arm], spec["workload"], trial.block, out), log, log, deadline)
-        if ran["exit_code"] == 0:
+        arm = arms[trial.arm]
+        arguments = command(arm, spec["workload"], trial.block, out, sleep_mode=on_gpu)
+        ran = run_until(arguments, engine_environment(arm, on_gpu), log, log, deadline)
+        failure = failure_of(ran, log)
+        if failure is None and out.exists():
             found = trial.model_dump(mode="json") | {"trial_s": json.loads(out.read_text())["elapsed_time"]} | ran
             file.write_text(json.dumps(found))
-        else:
-            failure = ran | {"log_tail": log.read_text(errors="replace")[-2000:]}
     kept = [json.loads(file.read_text()) for file in sorted(folder.glob("[0-9][0-9].json"))]
     return {"failure": failure, "processes": kept}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.budget import COLD_HOST_S, GRAPH_S, START_S, Deadline
-from benchmarks.gpu.process import run_until
+from benchmarks.gpu.process import failure_of, run_until
 
 DRIVERS = {"e-llm": "llm", "e-async": "async_llm"}
 _TRIAL_S = {4: 1.3, 32: 1.4, 256: 3.7}  # by samples, with 256 tokens each on an H200
@@ -16,6 +16,7 @@ TOKENS = 256
 GOAL = 0.995
 GRAPH = "harness"
 _WARM_PAIRS = 2
+_ENVIRONMENT = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
 
 
 def estimate_s(known: Collection[str], sizes: int = len(_TRIAL_S)) -> float:
@@ -30,12 +31,12 @@ def measure(part: str, folder: Path, options: argparse.Namespace, deadline: Dead
     command = [sys.executable, "-m", "benchmarks.drivers", "--driver", DRIVERS[part]]
     command += ["--model", options.model or "qwen2.5-7b-shape", "--samples", *map(str, _TRIAL_S)]
     command += ["--tokens", str(options.tokens or TOKENS), "--pairs", str(options.blocks or PAIRS)]
-    table = folder / "table.md"
-    ran = run_until(command, table, folder / "log.txt", deadline)
+    table, log = folder / "table.md", folder / "log.txt"
+    ran = run_until(command, _ENVIRONMENT, table, log, deadline)
     return (
         {"about": f"{DRIVERS[part]} against a bare loop", "command": command[1:]}
         | ran
-        | {"sizes": rows(table.read_text())}
+        | {"sizes": rows(table.read_text()), "failure": failure_of(ran, log)}
     )
 
 

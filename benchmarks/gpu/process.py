@@ -4,23 +4,28 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.budget import Deadline
 
-_QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}  # as the service's engines
+_TAIL = 2000
 _MARGIN_S = 10.0  # to end the processes and write what there is
 
 
-def run_until(command: Sequence[str], out: Path, log: Path, deadline: Deadline) -> dict[str, Any]:
-    """Run it; its seconds, its exit code, and whether it was cut short. Both files are appended to."""
+def run_until(
+    command: Sequence[str], environment: Mapping[str, str], out: Path, log: Path, deadline: Deadline
+) -> dict[str, Any]:
+    """Run it in our environment and this: its seconds, its exit code, and whether it was cut short.
+
+    Both files are appended to.
+    """
     began = time.monotonic()
     with out.open("ab") as stdout, log.open("ab") as stderr:
         process = subprocess.Popen(
-            command, env=os.environ | _QUIET, stdout=stdout, stderr=stderr, start_new_session=True
+            command, env=os.environ | environment, stdout=stdout, stderr=stderr, start_new_session=True
         )
         try:
             process.wait(None if deadline.at_s is None else max(1.0, deadline.left_s - _MARGIN_S))
@@ -30,3 +35,10 @@ def run_until(command: Sequence[str], out: Path, log: Path, deadline: Deadline) 
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         return {"process_s": time.monotonic() - began, "exit_code": process.wait(), "cut_short": cut_short}
+
+
+def failure_of(ran: dict[str, Any], log: Path) -> dict[str, Any] | None:
+    """Why a child failed, where it did and not for want of time."""
+    if ran["cut_short"] or ran["exit_code"] == 0:
+        return None
+    return {"exit_code": ran["exit_code"], "log_tail": log.read_text(errors="replace")[-_TAIL:]}

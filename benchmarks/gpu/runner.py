@@ -66,7 +66,7 @@ class Runner(AbstractContextManager["Runner"]):
             if found is None:
                 print(f"{name}: left out, {self._ledger.not_run[name]}", flush=True)
                 continue
-            graphs = [] if found.get("error") else list(_graphs(name))
+            graphs = [] if found.get("error") or found.get("failure") else list(_graphs(name))
             self._ledger.keep(name, found | {"took_s": took_s, "graphs": graphs})
             print(f"{name}: {took_s:.0f} s. {found.get('summary', '')}", flush=True)
 

@@ -23,7 +23,7 @@ def tables(parts: Mapping[str, Object], not_run: Mapping[str, str]) -> str:
             (row for name, part in experiments.items() for row in _arms(name, part)),
         ),
         "Expectations": _table(
-            ("part", "candidate", "verdict", "met", "time", "bare scripts read", "problems"),
+            ("part", "candidate", "verdict", "met", "time", "time, second in a block", "bare scripts read", "problems"),
             (row for name, part in experiments.items() for row in _expectations(name, part)),
         ),
         "Costs": _table(
@@ -113,6 +113,7 @@ def _expectations(name: str, part: Object) -> Iterator[Sequence[str]]:
             one["verdict"] or NOTHING,
             _yes(one["met"]),
             _percent(one["duration_change_pct"]),
+            _percent(one["position_effect_pct"]),
             NOTHING if bare is None else f"{_percent(bare['change_pct'])} ({bare['of']})",
             "; ".join(one["problems"]) or NOTHING,
         )

@@ -5,16 +5,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from app.experiment.plan import Phase
 from app.experiment.records import Conditions
 from app.experiment.resolution import resolve
 from benchmarks.gpu import fresh, harness
+from benchmarks.gpu.budget import Deadline
 from benchmarks.gpu.naps import beside_trials, naps
 from benchmarks.gpu.parts import PARTS, experiment_of
+from benchmarks.gpu.process import failure_of, run_until
 from benchmarks.gpu.telemetry import against_smi, parse_smi, timeline, times
 from tests.builders import a_record, a_trial, an_engine_sample
+from tests.live import eventually
 
 BEGAN = datetime(2026, 11, 30, 6, 0, 0).timestamp()
 
@@ -118,7 +122,8 @@ def test_a_harness_meets_its_goal_where_even_the_lower_end_does() -> None:
 def test_a_fresh_process_gets_the_arm_s_engine_and_work() -> None:
     spec = fresh.spec_of(PARTS["b32"].spec)
     sync, async_ = (
-        fresh.command(arm, spec["workload"], seed=3, out=Path("out.json")) for arm in resolve(experiment_of(spec)).arms
+        fresh.command(arm, spec["workload"], seed=3, out=Path("out.json"), sleep_mode=True)
+        for arm in resolve(experiment_of(spec)).arms
     )
     assert " ".join(sync[3:]) in " ".join(async_[3:])
     assert async_[-1] == "--async-engine"
@@ -129,8 +134,30 @@ def test_a_fresh_process_gets_the_arm_s_engine_and_work() -> None:
         "--max-num-batched-tokens": "10240",
         "--load-format": "dummy",
     }
-    assert [given[flag] for flag in ("--num-prompts", "--input-len", "--output-len")] == ["32", "256", "512"]
+    assert [given[flag] for flag in ("--num-prompts", "--random-input-len", "--random-output-len")] == [
+        "32",
+        "256",
+        "512",
+    ]
     assert {"--no-enforce-eager", "--enable-sleep-mode", "--disable-detokenize"} <= set(sync)
+
+
+def test_a_child_is_ended_with_its_children_when_the_time_is_over(tmp_path: Path) -> None:
+    script = ["sh", "-c", "sleep 600 & echo $!; wait"]
+    ran = run_until(script, {}, tmp_path / "out", tmp_path / "log", Deadline.after(1.0))
+    assert ran["cut_short"]
+    assert failure_of(ran, tmp_path / "log") is None
+    eventually(lambda: not psutil.pid_exists(int((tmp_path / "out").read_text())) or _is_zombie(tmp_path / "out"))
+
+
+def _is_zombie(pid: Path) -> bool:
+    return psutil.Process(int(pid.read_text())).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_child_that_fails_leaves_the_end_of_its_log(tmp_path: Path) -> None:
+    script = ["sh", "-c", "echo $WHY >&2; exit 3"]
+    ran = run_until(script, {"WHY": "no GPU"}, tmp_path / "out", tmp_path / "log", Deadline.after(None))
+    assert failure_of(ran, tmp_path / "log") == {"exit_code": 3, "log_tail": "no GPU\n"}
 
 
 def processes(*, blocks: int) -> list[dict[str, Any]]:
