@@ -1,5 +1,6 @@
 """Are the service's readings right: times, the engines' timeline, and NVML against `nvidia-smi`?"""
 
+import os
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -71,7 +72,7 @@ def sampling(file: Path) -> Iterator[None]:
         return
     command = [
         "nvidia-smi",
-        "--id=0",
+        f"--id={os.environ.get('CUDA_VISIBLE_DEVICES', '0').split(',')[0]}",
         f"--query-gpu={_QUERY}",
         "--format=csv,noheader,nounits",
         f"--loop-ms={_PERIOD_MS}",
