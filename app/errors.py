@@ -22,6 +22,7 @@ RolloutLabError
     ├── TimedOut
     ├── NoResources
     ├── InvalidWorkload
+    ├── RayLost
     ├── ParityRefused
     └── AllBlocksDropped
 """
@@ -176,6 +177,7 @@ class FailureCode(StrEnum):
     STALLED = "stalled"
     TIMED_OUT = "timed_out"
     NO_RESOURCES = "no_resources"
+    RAY_LOST = "ray_lost"
     INVALID_WORKLOAD = "invalid_workload"
     PARITY_REFUSED = "parity_refused"
     ALL_BLOCKS_DROPPED = "all_blocks_dropped"
@@ -236,6 +238,12 @@ class InvalidWorkload(ExperimentFailure):
     """The workload cannot be drawn on the worker: a file is missing, a prompt does not fit."""
 
     code = FailureCode.INVALID_WORKLOAD
+
+
+class RayLost(ExperimentFailure):
+    """Ray is gone, and with it the way to start engines; finished blocks can be retried from."""
+
+    code = FailureCode.RAY_LOST
 
 
 class ParityRefused(ExperimentFailure):

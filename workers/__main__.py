@@ -46,12 +46,19 @@ class Worker:
         self._end_orphans()
         self._wait_for_database()
         self._cluster.connect()
-        info = {"nodes": self._cluster.nodes(), "versions": software_versions()}
-        with Presence(self._db, self._owner, self._settings.lease_s, self._doing, info):
+        versions = software_versions()
+        with Presence(
+            self._db,
+            self._owner,
+            self._settings.lease_s,
+            self._doing,
+            lambda: {"versions": versions, **self._cluster.report()},
+        ):
             log.info("worker ready", owner=self._owner)
             while not self._stop.is_set():
                 claim = self._claim()
                 if claim is None:
+                    self._cluster.connect()  # where Ray is gone, it is back before somebody waits for it
                     self._stop.wait(self._settings.poll_s)
                 else:
                     self._run(claim)

@@ -142,6 +142,7 @@ class Engine:
         self.settings = settings
         environment = settings.environment
         self._name = uuid.uuid4().hex
+        self._require_ray = place.require_ray
         marks = {processes.WORKER_MARK: processes.worker_mark(), processes.ENGINE_MARK: self._name}
         variables = engine_environment(settings, bool(place.gpus)) | marks | processes.KEEP_ENVIRONMENT
         runtime: dict[str, object] = {"env_vars": variables}
@@ -173,9 +174,9 @@ class Engine:
         resolved: ResolvedArm = self._wait(self._starting, watch, pulses=False)
         return resolved
 
-    def encode(self, texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+    def encode(self, texts: tuple[str, ...], watch: Watch) -> tuple[tuple[int, ...], ...]:
         """Token ids of each text, by the engine's tokenizer."""
-        return tuple(ray.get(self._actor.encode.remote(texts)))
+        return tuple(self._wait(self._actor.encode.remote(texts), watch, pulses=False))
 
     def rollout(
         self, batch: Batch, settings: DriverSettings, reset: bool, watch: Watch, grace_s: float
@@ -211,10 +212,13 @@ class Engine:
                 watch.check()
                 if pulses:
                     watch.check_pulse(self._pulse())
+                else:
+                    self._require_ray()  # without it a call to an actor that is not there yet waits for ever
             return ray.get(call)
         except RayTaskError as error:
             raise _own_error(error, self.settings.name) from None
         except RayActorError as error:
+            self._require_ray()
             raise EngineDied(f"the arm's process died: {str(error).splitlines()[0]}", self.settings.name) from None
 
     def _pulse(self) -> Pulse:

@@ -3,21 +3,29 @@
 import logging
 import os
 import signal
-from collections.abc import Iterator
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import psutil
 import ray
 from ray.exceptions import RayError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from app.errors import NoResources
+from app.errors import NoResources, RayLost
 
 _NAMESPACE = "rollout-lab"
 _OBJECT_STORE_BYTES = 256 * 2**20  # batches and records are small; Ray would take 30 % of the memory
 _RESERVE_TIMEOUT_S = 60.0
+_LOOK_EVERY_S = 1.0
+# Ray ends a process that has lost its head node. Our own never comes back, so there is no point in waiting a minute.
+_HEAD_TIMEOUT_S = 5
+_DAEMONS = {"gcs_server": "head", "raylet": "raylet"}  # by the name of the process
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +34,7 @@ class Place:
 
     strategy: PlacementGroupSchedulingStrategy
     gpus: tuple[str, ...]
+    require_ray: Callable[[], None]  # raises RayLost
 
 
 class Cluster:
@@ -33,17 +42,23 @@ class Cluster:
 
     def __init__(self, address: str | None) -> None:
         self._address = address
+        self._daemons: dict[str, psutil.Process] = {}  # of a Ray of our own, by what they are
+        self._changing = threading.Lock()
 
     def connect(self) -> None:
         """Connect, again if the connection is gone."""
-        if ray.is_initialized():
-            if self._answers():
-                return
-            ray.shutdown()
+        with self._changing:
+            if self._trouble() is not None:
+                self._reconnect()
+
+    def _reconnect(self) -> None:
+        ray.shutdown()
         own = {} if self._address else {"include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES}
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         # Ray runs its workers at the lowest priority but four: anything else on the host would slow the engines first.
         os.environ.setdefault("RAY_worker_niceness", "0")
+        if not self._address:
+            os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(_HEAD_TIMEOUT_S))
         with _signal_handlers_kept():
             ray.init(
                 address=self._address or "local",
@@ -53,13 +68,42 @@ class Cluster:
                 configure_logging=False,
                 **own,
             )
+        if not self._address:
+            below = psutil.Process().children(recursive=True)
+            self._daemons = {_DAEMONS[name]: process for process in below if (name := _name(process)) in _DAEMONS}
 
     def disconnect(self) -> None:
         """Leave the cluster; end it if it is our own."""
-        ray.shutdown()
+        with self._changing:
+            ray.shutdown()
 
-    def nodes(self) -> tuple[dict[str, Any], ...]:
-        """Live nodes with their resources."""
+    def report(self) -> dict[str, Any]:
+        """Live nodes, and what is wrong with Ray, if anything is; from any thread, and soon whatever became of Ray."""
+        if not self._changing.acquire(blocking=False):
+            return {"nodes": (), "trouble": "the worker is connecting to Ray"}
+        try:
+            trouble = self._trouble()
+            return {"nodes": self._nodes() if trouble is None else (), "trouble": trouble}
+        finally:
+            self._changing.release()
+
+    def _trouble(self) -> str | None:
+        """Why Ray cannot be used. A node that died goes on to be listed for a while, and a head that died ends us."""
+        if not ray.is_initialized():
+            return "the worker is not connected to Ray"
+        for kind, daemon in self._daemons.items():
+            if not _runs(daemon):
+                return f"Ray's {kind} (pid {daemon.pid}) is gone"
+        head = ray.get_runtime_context().gcs_address
+        if not _listens(head):
+            return f"Ray's head at {head} does not answer"
+        try:
+            return None if self._nodes() else "Ray has no node that is alive"
+        except (RayError, ConnectionError, RuntimeError) as error:
+            return f"Ray does not answer: {error}"
+
+    @staticmethod
+    def _nodes() -> tuple[dict[str, Any], ...]:
         return tuple(
             {
                 "host": node["NodeManagerHostname"],
@@ -89,19 +133,46 @@ class Cluster:
         bundle = {"CPU": 1.0, **({"GPU": float(gpus)} if gpus else {})}
         group = placement_group([bundle], strategy="STRICT_PACK")
         try:
-            if not group.wait(_RESERVE_TIMEOUT_S):
-                raise NoResources(f"no node had {bundle} free within {_RESERVE_TIMEOUT_S:g} s")
+            self._await(group, bundle)
             strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0)
-            yield Place(strategy, _gpu_ids(strategy, gpus))
+            yield Place(strategy, _gpu_ids(strategy, gpus), self._require)
         finally:
             _remove(group)
 
-    @staticmethod
-    def _answers() -> bool:
-        try:
-            return any(node["Alive"] for node in ray.nodes())
-        except (RayError, ConnectionError, RuntimeError):
-            return False
+    def _await(self, group: PlacementGroup, bundle: dict[str, float]) -> None:
+        deadline = time.monotonic() + _RESERVE_TIMEOUT_S
+        while not group.wait(_LOOK_EVERY_S):
+            self._require()
+            if time.monotonic() > deadline:
+                raise NoResources(f"no node had {bundle} free within {_RESERVE_TIMEOUT_S:g} s")
+
+    def _require(self) -> None:
+        trouble = self._trouble()
+        if trouble is not None:
+            raise RayLost(trouble)
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return str(process.name())
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=_HEAD_TIMEOUT_S):
+            return True
+    except OSError:
+        return False
 
 
 @contextmanager

@@ -87,7 +87,7 @@ class Engines(AbstractContextManager["Engines"]):
     def encode(self, texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
         """Token ids of each text, by the baseline's tokenizer: the same for every arm."""
         engine, _ = self.ready(next(iter(self._settings)), fresh=False)
-        return engine.encode(texts)
+        return engine.encode(texts, self._watch)
 
     def _create(self, leader: str) -> None:
         self._engines[leader] = self._new_engine(self._settings[leader], self._takes_turns)

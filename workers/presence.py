@@ -18,18 +18,20 @@ from app.store.reaper import Reaper
 log = structlog.get_logger(__name__)
 
 _LONGEST_PERIOD_S = 2.0
+Info = Callable[[], dict[str, Any]]
 
 
 class Presence(AbstractContextManager["Presence"]):
     """A thread that keeps the worker's row fresh and reaps."""
 
     def __init__(
-        self, db: Database, owner: str, lease_s: float, doing: Callable[[], ExperimentId | None], info: dict[str, Any]
+        self, db: Database, owner: str, lease_s: float, doing: Callable[[], ExperimentId | None], info: Info
     ) -> None:
         self._db = db
         self._owner = owner
         self._doing = doing
         self._info = info
+        self._told: dict[str, Any] = {}
         self._reaper = Reaper(db, lease_s)
         self._period_s = min(_LONGEST_PERIOD_S, lease_s / 3.0)
         self._done = threading.Event()
@@ -47,11 +49,16 @@ class Presence(AbstractContextManager["Presence"]):
         except DatabaseUnavailable as error:
             log.warning("worker not signed off", detail=error.detail)
 
+    def _tell(self, info: dict[str, Any]) -> None:
+        news = None if info == self._told else info
+        if not workers.heartbeat(self._db, self._owner, experiment_id=self._doing(), info=news):
+            workers.announce(self._db, self._owner, host=socket.gethostname(), pid=os.getpid(), info=info)
+        self._told = info
+
     def _run(self) -> None:
         while not self._done.is_set():
             try:
-                if not workers.heartbeat(self._db, self._owner, experiment_id=self._doing()):
-                    workers.announce(self._db, self._owner, host=socket.gethostname(), pid=os.getpid(), info=self._info)
+                self._tell(self._info())
                 for experiment in self._reaper.reap():
                     log.warning("worker lost", experiment=experiment)
             except DatabaseUnavailable as error:

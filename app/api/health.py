@@ -80,7 +80,7 @@ def _look(db: Database, settings: Settings) -> Ready:
     if alive is None:
         unknown = Part(ok=False, detail="unknown without the database")
         return Ready(status=Readiness.UNAVAILABLE, database=database, workers=unknown, ray=unknown)
-    parts = _workers(alive), _ray([worker.info.get("nodes") for worker in alive])
+    parts = _workers(alive), _ray(alive)
     status = Readiness.READY if all(part.ok for part in parts) else Readiness.DEGRADED
     return Ready(status=status, database=database, workers=parts[0], ray=parts[1])
 
@@ -98,11 +98,19 @@ def _workers(alive: list[workers.Worker]) -> Part:
     return Part(ok=True, detail=f"{len(alive)} worker{'s' * (len(alive) > 1)}, seen {silent_s:.1f} s ago")
 
 
-def _ray(reported: list[JsonValue]) -> Part:
-    """Nodes of the clusters that the workers have joined, as each said when it did."""
-    if not reported:
+def _ray(alive: list[workers.Worker]) -> Part:
+    """The Ray of every worker that is alive, as each has found it since."""
+    if not alive:
         return Part(ok=False, detail="no worker is there to report it")
-    nodes = [node for report in reported if isinstance(report, list) for node in report]
-    if not nodes:
-        return Part(ok=False, detail="no worker reports a node")
+    troubles = [f"{worker.id}: {trouble}" for worker in alive if (trouble := _trouble(worker)) is not None]
+    if troubles:
+        return Part(ok=False, detail="; ".join(troubles))
+    nodes = [node for worker in alive for node in worker.info["nodes"]]
     return Part(ok=True, detail=f"{len(nodes)} node{'s' * (len(nodes) > 1)}, as the workers report", reported=nodes)
+
+
+def _trouble(worker: workers.Worker) -> str | None:
+    trouble, nodes = worker.info.get("trouble"), worker.info.get("nodes")
+    if trouble is not None:
+        return str(trouble)
+    return None if isinstance(nodes, list) and nodes else "reports no node"

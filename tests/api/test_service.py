@@ -76,7 +76,22 @@ def test_ready_needs_a_database_a_worker_and_ray(client: TestClient, db: Databas
 def test_a_worker_without_ray_is_not_enough(client: TestClient, db: Database) -> None:
     workers.announce(db, "gpu-7:1", host="gpu-7", pid=1, info={})
     found = client.get("/readyz").json()
-    assert (found["status"], found["ray"]["detail"]) == ("degraded", "no worker reports a node")
+    assert (found["status"], found["ray"]["detail"]) == ("degraded", "gpu-7:1: reports no node")
+
+
+def test_a_worker_that_has_lost_ray_says_so(client: TestClient, db: Database) -> None:
+    announce(db)
+    assert client.get("/readyz").json()["status"] == "ready"
+    lost = {"nodes": [], "trouble": "Ray's raylet (pid 7) is gone"}
+    workers.heartbeat(db, "gpu-7:1", experiment_id=None, info=lost)
+    found = client.get("/readyz")
+    assert found.status_code == 200
+    assert (found.json()["status"], found.json()["workers"]["ok"], found.json()["ray"]["ok"]) == (
+        "degraded",
+        True,
+        False,
+    )
+    assert found.json()["ray"]["detail"] == "gpu-7:1: Ray's raylet (pid 7) is gone"
 
 
 @pytest.mark.parametrize(
