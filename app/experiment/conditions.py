@@ -23,6 +23,7 @@ class WarningCode(StrEnum):
     EVENT_LOOP_LAG = "event_loop_lag"
     DISTURBED_HOST = "disturbed_host"
     THROTTLED = "throttled"
+    OUTLYING_BLOCK = "outlying_block"
     CACHED_TOKENS = "cached_tokens"
     CACHED_TOKENS_UNKNOWN = "cached_tokens_unknown"
     MISSING_PERCENTILES = "missing_percentiles"

@@ -16,6 +16,7 @@ from app.experiment.fairness import Fairness
 from app.experiment.fingerprint import EnvironmentReport, environment_report
 from app.experiment.lifecycle import Failure, Status
 from app.experiment.metrics import METRICS, STATISTICS, Kind, Metric, TrialSummary
+from app.experiment.outliers import outlier_warnings
 from app.experiment.parity import ParityReport, check_parity
 from app.experiment.plan import Phase, TrialPlan
 from app.experiment.records import ResolvedArm, TrialState
@@ -190,6 +191,7 @@ def build_results(
         noise=noise,
         warnings=(
             *result_warnings(spec, resolved, plan, status, blocks),
+            *outlier_warnings(comparisons),
             *_noise_warnings(comparisons, noise),
             *continuation_warnings(continuation),
         ),
