@@ -91,7 +91,13 @@ CONSEQUENCES: dict[str, tuple[str, ...]] = {
     "engine.gpu_memory_utilization": MEASURED,
     "engine.num_gpu_blocks_override": MEASURED,
     "engine.block_size": (*MEASURED, "engine.cache_config.*block_size*"),
-    "engine.enforce_eager": (*MEASURED, "engine.compilation_config.*", "engine.kernel_config.enable_jit_warmup"),
+    # Without torch.compile, kernels of vLLM's own stand in for those it would generate.
+    "engine.enforce_eager": (
+        *MEASURED,
+        "engine.compilation_config.*",
+        "engine.kernel_config.enable_jit_warmup",
+        "engine.kernel_config.ir_op_priority.*",
+    ),
     "engine.enable_chunked_prefill": ("engine.scheduler_config.chunked_prefill_enabled",),
     "engine.async_scheduling": ("engine.parallel_config.disable_nccl_for_dp_synchronization",),
     "driver.engine_process": (

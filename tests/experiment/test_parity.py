@@ -124,6 +124,7 @@ def test_a_declared_setting_explains_the_key_of_its_name() -> None:
         ("max_num_seqs", 64, "engine.compilation_config.cudagraph_capture_sizes"),
         ("max_num_seqs", 64, "engine.cache_config.num_gpu_blocks"),
         ("enforce_eager", True, "engine.compilation_config.mode"),
+        ("enforce_eager", True, "engine.kernel_config.ir_op_priority.rms_norm"),
         ("kv_cache_dtype", "fp8", "engine.cache_config.cache_dtype"),
         ("block_size", 32, "engine.cache_config.user_specified_block_size"),
         ("tensor_parallel_size", 2, "engine.parallel_config.world_size"),
