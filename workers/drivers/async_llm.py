@@ -162,10 +162,11 @@ class _Trial:
                     self.cpu_s += _SAMPLED * (time.thread_time() - before)
 
     def _take(self, call: requests.Call, output: Any) -> None:
-        new = requests.take(call, output)
-        if self._keeps_gaps and new:
-            # The stamps live in one object that vLLM keeps changing: read it now.
-            call.samples[0].chunks.append((output.metrics.last_token_ts, new))
+        if self._keeps_gaps:
+            requests.keep_chunk(call, output)
+            if not output.finished:
+                return
+        requests.take(call, output)
         if output.finished:
             delivered = time.monotonic()
             for sample in call.samples:

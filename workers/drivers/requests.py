@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from typing import Any
 
 from vllm import SamplingParams
@@ -29,12 +29,12 @@ class Sample:
 
     request: Request
     tokens: "array[int]" = field(default_factory=lambda: array("q"))
-    seen: int = 0  # tokens already counted of a cumulative output
     finish_reason: str | None = None
     cached_tokens: int | None = None
     stats: Any = None  # vLLM's RequestStateStats
     delivered: float | None = None
-    chunks: list[tuple[float, int]] = field(default_factory=list)  # engine time of a chunk's last token, its tokens
+    # Of a stream: engine time of a chunk's last token, and its tokens or, if cumulative, how many there are by then.
+    chunks: list[tuple[float, Sequence[int] | int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -46,6 +46,7 @@ class Call:
     params: SamplingParams
     arrival_s: float
     samples: list[Sample]
+    delta: bool  # whether an output holds new tokens only
     sent: float = 0.0
 
 
@@ -66,6 +67,7 @@ def make_calls(batch: Batch, settings: LlmDriver | AsyncLlmDriver, kind: Request
             params=_sampling_params(group, batch, settings, kind),
             arrival_s=group[0].arrival_s,
             samples=[Sample(request) for request in group],
+            delta=kind is RequestOutputKind.DELTA,
         )
         for group in groups
     ]
@@ -90,27 +92,28 @@ def _sampling_params(
     )
 
 
-def take(call: Call, output: Any) -> int:
-    """Keep what an engine output says of the call's samples; return how many tokens were new."""
-    new = 0
-    delta = call.params.output_kind is RequestOutputKind.DELTA
+def keep_chunk(call: Call, output: Any) -> None:
+    """Keep a streamed output of a call with one sample, to be read after the trial: this runs for every token.
+
+    What vLLM goes on changing is read now: the stamps, and the tokens of a cumulative output.
+    """
+    ids = output.outputs[0].token_ids
+    call.samples[0].chunks.append((output.metrics.last_token_ts, ids if call.delta else len(ids)))
+
+
+def take(call: Call, output: Any) -> None:
+    """Keep what an engine output says of the call's samples."""
     for completion in output.outputs:
         sample = call.samples[completion.index]
-        ids = completion.token_ids
-        if delta:
-            new += len(ids)
-            sample.tokens.extend(ids)
-        else:
-            new += len(ids) - sample.seen
-            sample.seen = len(ids)
+        if call.delta and not sample.chunks:
+            sample.tokens.extend(completion.token_ids)
         if completion.finish_reason is not None:
             sample.finish_reason = completion.finish_reason
             sample.cached_tokens = output.num_cached_tokens
-            if not delta:
-                sample.tokens.extend(ids)
+            if not call.delta:
+                sample.tokens.extend(completion.token_ids)
             if len(call.samples) == 1:
                 sample.stats = output.metrics
-    return new
 
 
 @contextmanager
@@ -147,6 +150,7 @@ def records(calls: Sequence[Call], began: float) -> tuple[RequestRecord, ...]:
 def _record(call: Call, sample: Sample, began: float) -> RequestRecord:
     request, stats = sample.request, sample.stats
     assert sample.delivered is not None  # noqa: S101 - the caller filters
+    tokens = _tokens(sample)
     return RequestRecord(
         request_id=request.request_id,
         prompt_index=request.prompt_index,
@@ -154,10 +158,10 @@ def _record(call: Call, sample: Sample, began: float) -> RequestRecord:
         replica=0,
         turn=0,
         prompt_tokens=len(request.prompt_token_ids),
-        output_tokens=len(sample.tokens),
+        output_tokens=len(tokens),
         cached_tokens=sample.cached_tokens,
         finish_reason=sample.finish_reason,
-        output_sha256=hashlib.sha256(sample.tokens.tobytes()).hexdigest(),
+        output_sha256=hashlib.sha256(tokens.tobytes()).hexdigest(),
         arrived_s=request.arrival_s,
         sent_s=call.sent - began,
         queued_s=_engine_time(stats, "queued_ts", began),
@@ -170,15 +174,30 @@ def _record(call: Call, sample: Sample, began: float) -> RequestRecord:
     )
 
 
+def _tokens(sample: Sample) -> "array[int]":
+    parts = [ids for _, ids in sample.chunks if not isinstance(ids, int)]
+    return array("q", chain.from_iterable(parts)) if parts else sample.tokens
+
+
 def _engine_time(stats: Any, name: str, began: float) -> float | None:
     stamp = getattr(stats, name, None)
     # vLLM leaves stamps at 0.0 until they are known.
     return stamp - began if stamp else None
 
 
-def _gaps_ms(chunks: Sequence[tuple[float, int]]) -> tuple[float, ...]:
+def _gaps_ms(chunks: Sequence[tuple[float, Sequence[int] | int]]) -> tuple[float, ...]:
     """Inter-token gaps; a chunk of k tokens, whose inner times nobody saw, is k equal gaps."""
     gaps: list[float] = []
-    for (before, _), (at, tokens) in pairwise(chunks):
+    for (before, _), (at, tokens) in pairwise(_counted(chunks)):
         gaps += [1000.0 * (at - before) / tokens] * tokens
     return tuple(gaps)
+
+
+def _counted(chunks: Sequence[tuple[float, Sequence[int] | int]]) -> Iterator[tuple[float, int]]:
+    """Time and number of new tokens of every chunk that has any."""
+    seen = 0
+    for at, ids in chunks:
+        total = ids if isinstance(ids, int) else seen + len(ids)
+        if total > seen:
+            yield at, total - seen
+        seen = total

@@ -51,19 +51,58 @@ def test_samples_of_a_prompt_can_share_one_request() -> None:
     assert [(call.params.n, call.params.seed) for call in calls] == [(2, 100), (1, 100)]
 
 
-@pytest.mark.parametrize(
+CHUNKS = pytest.mark.parametrize(
     ("kind", "chunks"),
     [
-        (RequestOutputKind.DELTA, [[1], [2, 3], [4]]),
-        (RequestOutputKind.CUMULATIVE, [[1], [1, 2, 3], [1, 2, 3, 4]]),
+        (RequestOutputKind.DELTA, [[1], [2, 3], [], [4]]),
+        (RequestOutputKind.CUMULATIVE, [[1], [1, 2, 3], [1, 2, 3], [1, 2, 3, 4]]),
     ],
 )
+
+
+def streamed(chunks: list[list[int]]) -> list[Any]:
+    """One output per chunk, ten milliseconds apart."""
+    return [
+        an_output(
+            (0, ids, "length" if number == len(chunks) - 1 else None),
+            metrics=SimpleNamespace(last_token_ts=1.0 + 0.010 * number),
+        )
+        for number, ids in enumerate(chunks)
+    ]
+
+
+@CHUNKS
 def test_streamed_chunks_add_up_to_the_same_tokens(kind: RequestOutputKind, chunks: list[list[int]]) -> None:
     call = calls_of(kind)[0]
-    new = [requests.take(call, an_output((0, ids, "length" if ids is chunks[-1] else None))) for ids in chunks]
-    assert new == [1, 2, 1]
+    for output in streamed(chunks):
+        requests.take(call, output)
     assert list(call.samples[0].tokens) == [1, 2, 3, 4]
     assert call.samples[0].finish_reason == "length"
+
+
+@CHUNKS
+def test_chunks_that_were_kept_say_the_same_and_when(kind: RequestOutputKind, chunks: list[list[int]]) -> None:
+    call, plain = calls_of(kind)[0], calls_of(RequestOutputKind.FINAL_ONLY)[0]
+    for output in streamed(chunks):
+        requests.keep_chunk(call, output)
+    requests.take(call, output)
+    requests.take(plain, streamed([[1, 2, 3, 4]])[0])
+    call.samples[0].delivered = plain.samples[0].delivered = 2.0
+    (record,), (expected,) = requests.records([call], began=0.0), requests.records([plain], began=0.0)
+    assert record.output_sha256 == expected.output_sha256
+    assert record.output_tokens == 4
+    assert record.itl_ms == pytest.approx((5.0, 5.0, 20.0))
+
+
+def test_a_list_that_vllm_goes_on_filling_is_read_at_once() -> None:
+    call = calls_of(RequestOutputKind.CUMULATIVE)[0]
+    growing = [1]
+    requests.keep_chunk(call, an_output((0, growing, None), metrics=SimpleNamespace(last_token_ts=1.0)))
+    growing.append(2)
+    requests.keep_chunk(call, an_output((0, growing, None), metrics=SimpleNamespace(last_token_ts=1.5)))
+    call.samples[0].delivered = 2.0
+    (record,) = requests.records([call], began=0.0)
+    assert record.itl_ms == (500.0,)
 
 
 def test_a_sample_missing_from_the_last_chunk_keeps_what_it_had() -> None:
@@ -101,7 +140,7 @@ def test_times_are_relative_to_the_trial_and_unknown_ones_are_none() -> None:
 
 def test_a_chunk_of_several_tokens_is_as_many_equal_gaps() -> None:
     (call,) = requests.make_calls(a_batch(a_request()), AsyncLlmDriver(), RequestOutputKind.DELTA)
-    call.samples[0].chunks += [(1.0, 1), (1.010, 1), (1.040, 3)]
+    call.samples[0].chunks += [(1.0, [1]), (1.010, [2]), (1.040, [3, 4, 5])]
     call.samples[0].delivered = 2.0
     (record,) = requests.records([call], began=0.0)
     assert record.itl_ms == pytest.approx((10.0, 10.0, 10.0, 10.0))
