@@ -33,5 +33,10 @@ def _parity(parity: ParityReport) -> Iterator[str]:
 
 def _work(fairness: Fairness) -> Iterator[str]:
     for difference in fairness.differences:
-        values = ", ".join(f"{arm} {value}" for arm, value in difference.values.items())
-        yield f"{difference.what} differ: {values or 'sample by sample'}"
+        totals = set(difference.values.values())
+        if len(totals) == 1:
+            blocks = ", ".join(map(str, difference.blocks))
+            yield f"{difference.what} differ within blocks {blocks}, though every arm has {totals.pop()} in all"
+        else:
+            values = ", ".join(f"{arm} {value}" for arm, value in difference.values.items())
+            yield f"{difference.what} differ: {values or 'sample by sample'}"

@@ -262,6 +262,15 @@ def test_unequal_work_confounds_even_in_one_block(work: dict[str, Any], reason: 
     assert comparison.reasons == (reason,)
 
 
+def test_work_that_is_equal_in_all_but_not_block_by_block_confounds_too() -> None:
+    # A prefix cache that stays warm favours whichever arm runs second.
+    trials = trials_of(SAME_SPEED, slower_by(10))
+    trials[1] = a_trial("async", 0, 1, 90, work=some_work(cached_tokens=16))
+    trials[2] = a_trial("sync", 1, 1, 100, work=some_work(cached_tokens=16))
+    (reason,) = throughput(trials).reasons
+    assert reason == "cached_tokens differ within blocks 0, 1, though every arm has 16 in all"
+
+
 def test_unequal_work_in_a_block_that_does_not_count_does_not_matter() -> None:
     trials = trials_of(SAME_SPEED, slower_by(10))
     trials[2:4] = [a_trial("sync", 1, 1, failed=True), a_trial("async", 1, 0, 90, work=some_work(output_tokens=50))]
