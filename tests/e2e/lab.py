@@ -96,9 +96,9 @@ class Lab:
 
 
 @contextmanager
-def running_lab(data_dir: Path, lease_s: float = 6.0) -> Iterator[Lab]:
-    """`rollout-lab serve` on SQLite; everything it started is gone afterwards."""
-    settings = Settings(data_dir=data_dir, port=free_port(), lease_s=lease_s)
+def running_lab(data_dir: Path, lease_s: float = 6.0, database_url: str | None = None) -> Iterator[Lab]:
+    """`rollout-lab serve`, on SQLite if no database is named; everything it started is gone afterwards."""
+    settings = Settings(data_dir=data_dir, port=free_port(), lease_s=lease_s, database_url=database_url)
     log = data_dir / "serve.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -110,7 +110,7 @@ def running_lab(data_dir: Path, lease_s: float = 6.0) -> Iterator[Lab]:
         )
     url = f"http://127.0.0.1:{settings.port}"
     try:
-        eventually(lambda: httpx.get(f"{url}/readyz", timeout=60.0).json()["status"] == "ready", 120.0)
+        eventually(lambda: httpx.get(f"{url}/readyz", timeout=60.0).json()["status"] == "ready", 120.0, _POLL_S)
         with httpx.Client(base_url=url, timeout=60.0, trust_env=False) as http:
             yield Lab(http, url, data_dir, log)
     finally:
