@@ -88,7 +88,7 @@ class Worker:
             return None
 
     def _run(self, claim: queue.Claim) -> None:
-        structlog.contextvars.bind_contextvars(experiment=claim.lease.experiment_id, attempt=claim.lease.attempt)
+        structlog.contextvars.bind_contextvars(experiment_id=claim.lease.experiment_id, attempt=claim.lease.attempt)
         self._watch = Watch(claim.spec.limits)
         self._experiment = claim.lease.experiment_id
         if self._stop.is_set():

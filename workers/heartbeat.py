@@ -1,5 +1,6 @@
 """Keeps the lease while an experiment runs, carries its progress out and a cancel request in."""
 
+import contextvars
 import threading
 import time
 from collections.abc import Callable
@@ -31,7 +32,8 @@ class Heartbeat(AbstractContextManager["Heartbeat"]):
         self._progress = progress
         self._watch = watch
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        here = contextvars.copy_context()  # a thread would log without the attempt's ids
+        self._thread = threading.Thread(target=here.run, args=(self._run,), name="heartbeat", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -60,7 +60,7 @@ class Presence(AbstractContextManager["Presence"]):
             try:
                 self._tell(self._info())
                 for experiment in self._reaper.reap():
-                    log.warning("worker lost", experiment=experiment)
+                    log.warning("worker lost", experiment_id=experiment)
             except DatabaseUnavailable as error:
                 log.warning("database away", detail=error.detail)
             self._done.wait(self._period_s)

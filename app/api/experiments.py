@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import structlog
 from fastapi import APIRouter, Depends, Header, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
@@ -32,6 +33,7 @@ from app.store import experiments, queue
 from app.store.ids import ExperimentId
 
 router = APIRouter(prefix="/v1/experiments", tags=["experiments"])
+_log = structlog.get_logger(__name__)
 
 _JSON_TYPES = frozenset({"application/json"})
 _YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
@@ -120,6 +122,7 @@ def submit(
 
 
 def _queued(request: Request, db: Db, queued: queue.Enqueued) -> Response:
+    _log.info("experiment queued", experiment_id=queued.experiment_id, created=queued.created)
     view = view_of(request, experiments.get(db, queued.experiment_id))
     return Response(
         view.model_dump_json(),
@@ -211,6 +214,7 @@ def get_experiment(request: Request, db: Db, experiment_id: Id) -> Response:
 def cancel(request: Request, db: Db, experiment_id: Id) -> Response:
     """Cancel what waits at once; ask what runs to stop. An experiment at its end stays as it is."""
     status = queue.request_cancel(db, ExperimentId(experiment_id))
+    _log.info("cancel requested", experiment_id=experiment_id, status=status)
     view = view_of(request, experiments.get(db, ExperimentId(experiment_id)))
     return Response(view.model_dump_json(), status_code=200 if status.terminal else 202, media_type="application/json")
 

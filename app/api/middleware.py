@@ -52,7 +52,9 @@ class RequestContext:
             took_s = time.perf_counter() - began
             self._telemetry.observe_request(scope["method"], _template(scope), status, took_s)
             log = _log.debug if scope["path"] in _QUIET else _log.info
-            log("request", method=scope["method"], path=scope["path"], status=status, took_ms=round(took_s * 1000, 1))
+            named_ids = {key: value for key, value in scope.get("path_params", {}).items() if key.endswith("_id")}
+            took_ms = round(took_s * 1000, 1)
+            log("request", method=scope["method"], path=scope["path"], status=status, took_ms=took_ms, **named_ids)
 
 
 def _request_id(given: str | None) -> str:

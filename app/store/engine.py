@@ -28,6 +28,8 @@ _MIGRATION_LOCK = 0x726F6C6C  # any number, the same in every process
 _SQLITE_UNAVAILABLE = frozenset({3, 5, 6, 7, 8, 10, 11, 13, 14, 15, 26})
 
 _READ_ONLY_TRANSACTION = "25006"  # Postgres: a standby, or a database that was made read-only
+_SQLITE_LACKS = ("no such table", "no such column")
+_POSTGRES_LACKS = frozenset({"42P01", "42703"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction that only reads, all of it the same state."""
-        with _unavailable(), self._reader.begin() as connection:
+        with self._unavailable(), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
@@ -78,7 +80,7 @@ class Database:
 
         ``timeout_s`` bounds every statement and every wait for a lock on Postgres; SQLite waits for its one lock only.
         """
-        with _unavailable(), self._writer.begin() as connection:
+        with self._unavailable(), self._writer.begin() as connection:
             if timeout_s is not None and self.is_postgres:
                 limit = f"{timeout_s * 1000:.0f}ms"
                 connection.execute(
@@ -98,7 +100,7 @@ class Database:
         from alembic.migration import MigrationContext
 
         config = _alembic_config()
-        with _unavailable(), self._engine.connect() as connection:
+        with self._unavailable(), self._engine.connect() as connection:
             connection.detach()  # it is set up for this alone
             if self.is_postgres:
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
@@ -122,12 +124,25 @@ class Database:
         except DatabaseUnavailable as error:
             return Health(reachable=False, migrated=False, detail=error.detail)
         if revision != head:
-            return Health(reachable=True, migrated=False, detail=f"schema is at {revision}, this version needs {head}")
+            return Health(reachable=True, migrated=False, detail=_about(revision, head))
         return Health(reachable=True, migrated=True)
 
     def dispose(self) -> None:
         """Close every idle connection."""
         self._engine.dispose()
+
+    @contextmanager
+    def _unavailable(self) -> Iterator[None]:
+        try:
+            yield
+        except sa.TimeoutError as error:
+            raise DatabaseUnavailable("no free connection to the database") from error
+        except sa.DBAPIError as error:
+            if _is_unavailable(error):
+                raise DatabaseUnavailable(str(error.orig).partition("\n")[0]) from error
+            if _lacks_something(error) and not (health := self.check()).ready:
+                raise DatabaseUnavailable(health.detail or "the database is not migrated") from error
+            raise
 
 
 @cache
@@ -136,6 +151,14 @@ def revisions() -> tuple[str, ...]:
     from alembic.script import ScriptDirectory
 
     return tuple(script.revision for script in ScriptDirectory.from_config(_alembic_config()).walk_revisions())
+
+
+def _about(revision: str | None, head: str) -> str:
+    """What to do about a schema that is not this version's."""
+    if revision is not None and revision not in revisions():
+        return f"the schema is at {revision}, by a newer version of this service; this one needs {head}"
+    found = "the database is not migrated" if revision is None else f"the schema is at {revision}"
+    return f"{found}, this version needs {head}: run `rollout-lab db upgrade`"
 
 
 def _parsed(url: str) -> URL:
@@ -217,18 +240,6 @@ def _alembic_config() -> "Config":
     return config
 
 
-@contextmanager
-def _unavailable() -> Iterator[None]:
-    try:
-        yield
-    except sa.TimeoutError as error:
-        raise DatabaseUnavailable("no free connection to the database") from error
-    except sa.DBAPIError as error:
-        if _is_unavailable(error):
-            raise DatabaseUnavailable(str(error.orig).partition("\n")[0]) from error
-        raise
-
-
 def _is_unavailable(error: sa.DBAPIError) -> bool:
     """Whether the database failed rather than the statement."""
     if isinstance(error.orig, sqlite3.Error):
@@ -237,6 +248,13 @@ def _is_unavailable(error: sa.DBAPIError) -> bool:
     if isinstance(error, sa.OperationalError | sa.InterfaceError):
         return True
     return error.connection_invalidated or getattr(error.orig, "sqlstate", None) == _READ_ONLY_TRANSACTION
+
+
+def _lacks_something(error: sa.DBAPIError) -> bool:
+    """Whether the statement names a table or a column that is not there."""
+    if isinstance(error.orig, sqlite3.Error):
+        return str(error.orig).startswith(_SQLITE_LACKS) or "has no column named" in str(error.orig)
+    return getattr(error.orig, "sqlstate", None) in _POSTGRES_LACKS
 
 
 _json: Any = partial(json.dumps, allow_nan=False, separators=(",", ":"))

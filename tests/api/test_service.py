@@ -98,7 +98,7 @@ def test_a_worker_that_has_lost_ray_says_so(client: TestClient, db: Database) ->
     ("url", "said"),
     [
         ("postgresql+psycopg://nobody@127.0.0.1:1/none", "connection"),
-        ("sqlite:///{directory}/empty.sqlite", "schema is at None"),
+        ("sqlite:///{directory}/empty.sqlite", "the database is not migrated"),
     ],
 )
 def test_without_a_usable_database_nothing_is_ready(tmp_path: Path, url: str, said: str) -> None:
@@ -110,6 +110,17 @@ def test_without_a_usable_database_nothing_is_ready(tmp_path: Path, url: str, sa
     assert found["status"] == "unavailable"
     assert said in found["database"]["detail"]
     assert found["workers"]["detail"] == "unknown without the database"
+
+
+@pytest.mark.parametrize("path", ["/v1/experiments", "/v1/workers", "/v1/experiments/nobody"])
+def test_a_database_that_is_not_migrated_is_no_error_of_the_service(tmp_path: Path, path: str) -> None:
+    app = create_app(Settings(data_dir=tmp_path, database_url=f"sqlite:///{tmp_path}/empty.sqlite"))
+    with TestClient(app) as client:
+        answers = client.get(path), client.post("/v1/experiments", json=SPEC)
+    for response in answers:
+        assert response.status_code == 503
+        assert response.json()["type"] == "/v1/problems/database-unavailable"
+        assert "run `rollout-lab db upgrade`" in response.json()["detail"]
 
 
 def test_metrics_count_experiments_and_requests(client: TestClient, db: Database) -> None:

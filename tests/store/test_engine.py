@@ -46,7 +46,9 @@ def test_a_schema_of_another_version_is_not_ready(db: Database) -> None:
         set_revision(db, revisions()[0])
 
     assert (health.reachable, health.migrated, health.ready) == (True, False, False)
-    assert health.detail == f"schema is at 9999, this version needs {revisions()[0]}"
+    assert (
+        health.detail == f"the schema is at 9999, by a newer version of this service; this one needs {revisions()[0]}"
+    )
     assert db.check().ready
 
 
@@ -69,6 +71,31 @@ def test_a_faulty_statement_is_not_an_outage(db: Database) -> None:
         connection.execute(insert(workers).values(id="a"))
 
     assert db.check() == HEALTHY
+
+
+def test_a_database_that_is_not_migrated_says_what_to_do(postgres: Postgres, tmp_path: Path) -> None:
+    with postgres.empty() as postgres_url:
+        for url in (postgres_url, f"sqlite:///{tmp_path}/empty.sqlite"):
+            with opened(url) as db:
+                with pytest.raises(DatabaseUnavailable, match=r"not migrated.*run `rollout-lab db upgrade`"):
+                    submit(db)
+                with pytest.raises(DatabaseUnavailable, match="not migrated"):
+                    experiments.page(db)
+
+
+def test_a_database_of_the_version_before_says_so_where_it_lacks_something(db: Database) -> None:
+    with db.write() as connection:
+        connection.execute(text("ALTER TABLE attempts RENAME COLUMN continuation TO later"))
+    try:
+        with pytest.raises(exc.DBAPIError):
+            experiments.get(db, start(db).experiment_id)
+        set_revision(db, revisions()[1])
+        with pytest.raises(DatabaseUnavailable, match=f"the schema is at {revisions()[1]}, this version needs"):
+            experiments.get(db, start(db).experiment_id)
+    finally:
+        set_revision(db, revisions()[0])
+        with db.write() as connection:
+            connection.execute(text("ALTER TABLE attempts RENAME COLUMN later TO continuation"))
 
 
 def test_one_read_sees_one_state(db: Database) -> None:
@@ -141,7 +168,9 @@ def test_other_databases_are_refused_without_telling_secrets(url: str) -> None:
 def test_the_directory_of_a_sqlite_file_is_made(tmp_path: Path) -> None:
     with opened(f"sqlite:///{tmp_path}/some/where/rollout-lab.sqlite") as db:
         assert db.check() == Health(
-            reachable=True, migrated=False, detail=f"schema is at None, this version needs {revisions()[0]}"
+            reachable=True,
+            migrated=False,
+            detail=f"the database is not migrated, this version needs {revisions()[0]}: run `rollout-lab db upgrade`",
         )
         db.upgrade()
         assert db.check() == HEALTHY

@@ -1,0 +1,34 @@
+"""What the service writes down."""
+
+import re
+
+from tests.api.specs import SPEC
+from tests.live import Service, eventually
+
+
+def line_with(service: Service, *parts: str) -> dict[str, str]:
+    """The fields of the one line that has all of these."""
+
+    def look() -> list[str]:
+        return [line for line in service.log.read_text().splitlines() if all(part in line for part in parts)]
+
+    (line,) = eventually(look)
+    return dict(re.findall(r"(\w+)=(\S+)", line))
+
+
+def test_a_line_names_the_request_and_the_experiment(service: Service) -> None:
+    queued = service.http.post("/v1/experiments", json=SPEC, headers={"X-Request-ID": "submitting-it"}).json()["id"]
+    service.http.post(f"/v1/experiments/{queued}/cancel", headers={"X-Request-ID": "cancelling-it"})
+
+    for said, request_id in (("experiment queued", "submitting-it"), ("cancel requested", "cancelling-it")):
+        found = line_with(service, said, queued)
+        assert (found["request_id"], found["experiment_id"]) == (request_id, queued)
+    request = line_with(service, " request ", "cancelling-it")
+    assert (request["experiment_id"], request["status"], request["method"]) == (queued, "200", "POST")
+
+
+def test_a_request_without_a_name_is_given_one_that_the_answer_tells(service: Service) -> None:
+    response = service.http.get("/v1/experiments/nobody")
+    request_id = response.headers["X-Request-ID"]
+    assert response.json()["instance"] == f"urn:rollout-lab:request:{request_id}"
+    assert line_with(service, " request ", request_id)["experiment_id"] == "nobody"
