@@ -1,11 +1,10 @@
 """Experiments: submit, list, look at, cancel, retry."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
-import structlog
 from fastapi import APIRouter, Depends, Header, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -33,7 +32,6 @@ from app.store import experiments, queue
 from app.store.ids import ExperimentId
 
 router = APIRouter(prefix="/v1/experiments", tags=["experiments"])
-_log = structlog.get_logger(__name__)
 
 _JSON_TYPES = frozenset({"application/json"})
 _YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
@@ -52,8 +50,19 @@ IdempotencyKey = Annotated[
 # --- submitting ----------------------------------------------------------------------------------------------------
 
 
-async def _submitted(request: Request) -> Experiment:
-    """The body as an experiment."""
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """A spec that has not been read yet: that is not for the event loop."""
+
+    content: bytes
+    is_yaml: bool
+
+    def read(self) -> Experiment:
+        return parse_experiment(load_yaml(self.content).value if self.is_yaml else load_json(self.content))
+
+
+async def _submitted(request: Request) -> _Body:
+    """The body, if it is of a type that can be a spec."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in _JSON_TYPES | _YAML_TYPES:
         # A web page elsewhere can make a browser send other types without asking; and curl -d garbles YAML.
@@ -61,12 +70,7 @@ async def _submitted(request: Request) -> Experiment:
             f"the Content-Type is {media_type or 'missing'}; a spec is application/json or application/yaml; with curl "
             "--json @spec.json, or --data-binary @spec.yaml --header 'Content-Type: application/yaml'"
         )
-    body = await request.body()
-    return await run_in_threadpool(_parsed, body, media_type in _YAML_TYPES)
-
-
-def _parsed(body: bytes, is_yaml: bool) -> Experiment:
-    return parse_experiment(load_yaml(body).value if is_yaml else load_json(body))
+    return _Body(await request.body(), media_type in _YAML_TYPES)
 
 
 _SPEC_SCHEMA = {"schema": {"$ref": "#/components/schemas/Experiment"}}
@@ -111,19 +115,20 @@ arms:
 def submit(
     request: Request,
     db: Db,
-    spec: Annotated[Experiment, Depends(_submitted)],
+    body: Annotated[_Body, Depends(_submitted)],
     dry_run: Annotated[bool, Query(description="Only say what would happen; queue nothing.", examples=[False])] = False,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Queue an experiment, or with `dry_run` only show what it would do and cost."""
+    spec = body.read()
     if dry_run:
         return answer(request, _rehearse(db, spec))
     return _queued(request, db, queue.enqueue(db, spec, idempotency_key=idempotency_key))
 
 
 def _queued(request: Request, db: Db, queued: queue.Enqueued) -> Response:
-    _log.info("experiment queued", experiment_id=queued.experiment_id, created=queued.created)
-    view = view_of(request, experiments.get(db, queued.experiment_id))
+    request.state.experiment_id = queued.experiment_id
+    view = view_of(request, queued.row or experiments.get(db, queued.experiment_id))
     return Response(
         view.model_dump_json(),
         status_code=201 if queued.created else 200,
@@ -214,7 +219,6 @@ def get_experiment(request: Request, db: Db, experiment_id: Id) -> Response:
 def cancel(request: Request, db: Db, experiment_id: Id) -> Response:
     """Cancel what waits at once; ask what runs to stop. An experiment at its end stays as it is."""
     status = queue.request_cancel(db, ExperimentId(experiment_id))
-    _log.info("cancel requested", experiment_id=experiment_id, status=status)
     view = view_of(request, experiments.get(db, ExperimentId(experiment_id)))
     return Response(view.model_dump_json(), status_code=200 if status.terminal else 202, media_type="application/json")
 

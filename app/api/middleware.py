@@ -52,9 +52,10 @@ class RequestContext:
             took_s = time.perf_counter() - began
             self._telemetry.observe_request(scope["method"], _template(scope), status, took_s)
             log = _log.debug if scope["path"] in _QUIET else _log.info
-            named_ids = {key: value for key, value in scope.get("path_params", {}).items() if key.endswith("_id")}
             took_ms = round(took_s * 1000, 1)
-            log("request", method=scope["method"], path=scope["path"], status=status, took_ms=took_ms, **named_ids)
+            log(
+                "request", method=scope["method"], path=scope["path"], status=status, took_ms=took_ms, **_subject(scope)
+            )
 
 
 def _request_id(given: str | None) -> str:
@@ -64,6 +65,12 @@ def _request_id(given: str | None) -> str:
 def _template(scope: Scope) -> str:
     """The route's path with its parameters' names: few enough to be a label."""
     return getattr(scope.get("route"), "path", "unmatched")
+
+
+def _subject(scope: Scope) -> dict[str, str]:
+    """The experiment a request is about: of its path, or the one it has made."""
+    found = scope.get("path_params", {}).get("experiment_id") or scope["state"].get("experiment_id")
+    return {} if found is None else {"experiment_id": found}
 
 
 class BodyLimit:

@@ -102,7 +102,10 @@ class PlanView(BaseModel):
 class ExperimentView(ExperimentSummary):
     """All there is to know about an experiment, save its results."""
 
-    queue_position: int | None = Field(description="Place in the queue, from 1; null once it runs.", examples=[None])
+    queue_position: int | None = Field(
+        description="Place in the queue, from 1; 1001 is any place behind 1000 others; null once it runs.",
+        examples=[None],
+    )
     owner: str | None = Field(description="The worker that runs it.", examples=["gpu-7-4211"])
     heartbeat_at: datetime | None = Field(
         description="When that worker was last heard of.", examples=["2026-01-31T12:01:00Z"]

@@ -38,7 +38,7 @@ def describe(experiment: Object) -> str:
     """Where the experiment is, in a line."""
     progress = experiment["progress"]
     if experiment["status"] == "queued":
-        return f"queued, place {experiment['queue_position'] or '?'}"
+        return f"queued, {place(experiment['queue_position'])}"
     if experiment["status"] != "running" or progress is None:
         return str(experiment["status"])
     parts = [_STEPS.get(progress["step"], progress["step"])]
@@ -51,6 +51,13 @@ def describe(experiment: Object) -> str:
     if experiment["cancel_requested"]:
         parts.append("cancelling")
     return ", ".join(parts)
+
+
+def place(position: int | None) -> str:
+    """Where it is in the queue, which the service counts up to a thousand."""
+    if position is None:
+        return "place ?"
+    return f"place {position}" if position <= 1000 else "behind more than 1,000 others"
 
 
 def _duration(seconds: float) -> str:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from app.cli.progress import place
 from app.experiment.remarks import NOTHING, number, pairs_of, percent, remarks, verdict_of
 
 Object = dict[str, Any]
@@ -29,7 +30,7 @@ def print_experiment(console: Console, experiment: Object, results: Object, page
     )
     console.print(f"[bold]{escape(title)}[/bold] ({state})")
     if experiment["queue_position"]:
-        console.print(f"Place in the queue: {experiment['queue_position']}")
+        console.print(f"In the queue: {place(experiment['queue_position'])}")
     if experiment["retry_of"]:
         console.print(f"Retries: {experiment['retry_of']}")
     if experiment["error"]:

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ class Database:
         self.url = _parsed(url)
         self._engine = _postgres(url) if self.is_postgres else _sqlite(url)
         self._reader = self._engine
+        self._writing = threading.Lock()
         self._writer = self._engine.execution_options(**{_WRITES: True})
         if self.is_postgres:
             # One snapshot per read(), as SQLite gives it anyway.
@@ -80,7 +82,7 @@ class Database:
 
         ``timeout_s`` bounds every statement and every wait for a lock on Postgres; SQLite waits for its one lock only.
         """
-        with self._unavailable(), self._writer.begin() as connection:
+        with self._unavailable(), self._turn(), self._writer.begin() as connection:
             if timeout_s is not None and self.is_postgres:
                 limit = f"{timeout_s * 1000:.0f}ms"
                 connection.execute(
@@ -88,6 +90,19 @@ class Database:
                     {"t": limit},
                 )
             yield connection
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Threads queue for SQLite's one lock here: SQLite itself would have them sleep, each time longer."""
+        if self.is_postgres:
+            yield
+        elif self._writing.acquire(timeout=_LOCK_WAIT_S):
+            try:
+                yield
+            finally:
+                self._writing.release()
+        else:
+            raise DatabaseUnavailable("database is locked")
 
     def now(self) -> datetime:
         """The database's clock."""
@@ -181,6 +196,8 @@ def _postgres(url: str) -> Engine:
         pool_timeout=10,
         connect_args={
             "application_name": "rollout-lab",
+            # A connection of a service that starts on an empty database would keep the plans that suit one.
+            "options": f"{make_url(url).query.get('options', '')} -c plan_cache_mode=force_custom_plan".strip(),
             "connect_timeout": 10,
             # A host that vanished without a word is noticed within a lease.
             "keepalives_idle": 10,

@@ -8,7 +8,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, exists, func, literal, select, tuple_
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    bindparam,
+    exists,
+    func,
+    literal,
+    select,
+    tuple_,
+)
 
 from app.errors import FieldError, InvalidInput, NotFound
 from app.experiment.continuation import Continuation
@@ -19,6 +31,8 @@ from app.store.documents import failure_of, readable, spec_of
 from app.store.engine import Database
 from app.store.ids import ExperimentId
 from app.store.tables import SafeText, attempts, events, experiment_labels, experiments, is_status, storable
+
+LAST_PLACE = 1000  # counted exactly: to count on would cost more with every experiment that waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,28 +118,56 @@ class Event:
 def get(db: Database, experiment_id: ExperimentId) -> ExperimentRow:
     """One experiment; NotFound if there is none, UnreadableSpec if another version wrote it."""
     with db.read() as connection:
-        row = connection.execute(select(experiments).where(experiments.c.id == experiment_id)).one_or_none()
+        row = connection.execute(_BY_ID, {"of": experiment_id}).one_or_none()
         if row is None:
             raise NotFound(f"there is no experiment {experiment_id}")
         return ExperimentRow(
             item=_item(row),
             spec=spec_of(experiment_id, row.spec),
             submitted=row.spec,
-            queue_position=_position(connection, row) if row.status == Status.QUEUED else None,
+            queue_position=_place_of(connection, row),
             owner=row.owner,
             heartbeat_at=row.heartbeat_at,
             lease_expires_at=row.lease_expires_at,
-            attempts=_attempts(connection, experiment_id),
+            attempts=_attempts(connection, experiment_id) if row.attempt else (),
             retries=_retries(connection, experiment_id),
             results=row.results,
         )
 
 
+def submitted_row(connection: Connection, row: Mapping[str, Any], spec: Experiment, at: datetime) -> ExperimentRow:
+    """An experiment that was queued at this moment, as `get` would find it."""
+    names = ("id", "version", "name", "labels", "model", "simulated", "priority", "retry_of")
+    item = ExperimentItem(
+        **{name: row[name] for name in names},
+        status=Status.QUEUED,
+        created_at=at,
+        started_at=None,
+        finished_at=None,
+        attempt=0,
+        cancel_requested=False,
+        progress=None,
+        verdict=None,
+        failure=None,
+    )
+    return ExperimentRow(
+        item=item,
+        spec=spec,
+        submitted=row["spec"],
+        queue_position=_position(connection, item.id, item.priority, at),
+        owner=None,
+        heartbeat_at=None,
+        lease_expires_at=None,
+        attempts=(),
+        retries=(),
+        results=None,
+    )
+
+
 def get_item(db: Database, experiment_id: ExperimentId) -> ExperimentItem:
     """One experiment as lists show it, without spec and results: cheap enough to ask again and again."""
-    query = select(*(experiments.c[name] for name in _ITEM_COLUMNS)).where(experiments.c.id == experiment_id)
     with db.read() as connection:
-        row = connection.execute(query).one_or_none()
+        row = connection.execute(_ITEM_BY_ID, {"of": experiment_id}).one_or_none()
     if row is None:
         raise NotFound(f"there is no experiment {experiment_id}")
     return _item(row)
@@ -137,7 +179,7 @@ def queue_position(db: Database, experiment_id: ExperimentId) -> int | None:
     query = select(*(c[name] for name in ("id", "status", "priority", "queued_at"))).where(c.id == experiment_id)
     with db.read() as connection:
         row = connection.execute(query).one_or_none()
-        return _position(connection, row) if row is not None and row.status == Status.QUEUED else None
+        return None if row is None else _place_of(connection, row)
 
 
 def page(
@@ -218,6 +260,32 @@ _ITEM_COLUMNS = (
 )
 
 
+# Built once: that takes longer than to run them.
+_OF: BindParameter[str] = bindparam("of")
+_BY_ID = select(experiments).where(experiments.c.id == _OF)
+_ITEM_BY_ID = select(*(experiments.c[name] for name in _ITEM_COLUMNS)).where(experiments.c.id == _OF)
+_ATTEMPTS = select(attempts).where(attempts.c.experiment_id == _OF).order_by(attempts.c.attempt)
+_RETRIES = (
+    select(experiments.c.id).where(experiments.c.retry_of == _OF).order_by(experiments.c.created_at, experiments.c.id)
+)
+_AHEAD = select(func.count()).select_from(
+    select(literal(1))
+    .where(
+        is_status(Status.QUEUED),
+        (experiments.c.priority > bindparam("priority"))
+        | (
+            (experiments.c.priority == bindparam("priority"))
+            & (
+                (experiments.c.queued_at < bindparam("queued_at"))
+                | ((experiments.c.queued_at == bindparam("queued_at")) & (experiments.c.id < _OF))
+            )
+        ),
+    )
+    .limit(LAST_PLACE)
+    .subquery()
+)
+
+
 def _item(row: Row[Any]) -> ExperimentItem:
     return ExperimentItem(
         id=ExperimentId(row.id),
@@ -240,21 +308,17 @@ def _item(row: Row[Any]) -> ExperimentItem:
     )
 
 
-def _position(connection: Connection, experiment: Row[Any]) -> int:
-    """Place in the queue, from 1."""
-    queued = experiments.c
-    ahead = (queued.priority > experiment.priority) | (
-        (queued.priority == experiment.priority)
-        & (
-            (queued.queued_at < experiment.queued_at)
-            | ((queued.queued_at == experiment.queued_at) & (queued.id < experiment.id))
-        )
-    )
-    return 1 + connection.execute(select(func.count()).where(is_status(Status.QUEUED), ahead)).scalar_one()
+def _place_of(connection: Connection, row: Row[Any]) -> int | None:
+    return _position(connection, row.id, row.priority, row.queued_at) if row.status == Status.QUEUED else None
+
+
+def _position(connection: Connection, experiment_id: ExperimentId, priority: int, queued_at: datetime) -> int:
+    """Place in the queue, from 1; whoever waits behind LAST_PLACE others is told no more than that."""
+    place = {"of": experiment_id, "priority": priority, "queued_at": queued_at}
+    return 1 + connection.execute(_AHEAD, place).scalar_one()
 
 
 def _attempts(connection: Connection, experiment_id: ExperimentId) -> tuple[Attempt, ...]:
-    query = select(attempts).where(attempts.c.experiment_id == experiment_id).order_by(attempts.c.attempt)
     return tuple(
         Attempt(
             attempt=row.attempt,
@@ -266,17 +330,12 @@ def _attempts(connection: Connection, experiment_id: ExperimentId) -> tuple[Atte
             workload_sha256=row.workload_sha256,
             continuation=readable(Continuation, row.continuation),
         )
-        for row in connection.execute(query)
+        for row in connection.execute(_ATTEMPTS, {"of": experiment_id})
     )
 
 
 def _retries(connection: Connection, experiment_id: ExperimentId) -> tuple[ExperimentId, ...]:
-    query = (
-        select(experiments.c.id)
-        .where(experiments.c.retry_of == experiment_id)
-        .order_by(experiments.c.created_at, experiments.c.id)
-    )
-    return tuple(ExperimentId(found) for found in connection.execute(query).scalars())
+    return tuple(ExperimentId(found) for found in connection.execute(_RETRIES, {"of": experiment_id}).scalars())
 
 
 def _event(row: Row[Any]) -> Event:

@@ -5,7 +5,6 @@ from collections.abc import Collection
 from sqlalchemy import ColumnElement, select
 
 from app.experiment.noise import Noise, NoiseKeys
-from app.store.clock import now_us
 from app.store.dialects import insert_unless_present
 from app.store.engine import Database
 from app.store.lease import Lease, fenced_update
@@ -23,11 +22,10 @@ def keep_noise(db: Database, lease: Lease, keys: NoiseKeys, found: Noise) -> Non
         "sd_pct": found.sd_pct,
         "change_pct": found.change_pct,
         "blocks": found.blocks,
-        "kept_at": now_us(),
     }
     with db.write() as connection:
         fenced_update(connection, lease)
-        insert_unless_present(connection, noise, row, ("experiment_id",))
+        insert_unless_present(connection, noise, row, ("experiment_id",), now=("kept_at",))
 
 
 def noise_under(db: Database, fingerprints: Collection[str]) -> tuple[Noise, ...]:

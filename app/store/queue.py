@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
-from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, literal, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, func, insert, literal, select, update
 
 from app.errors import Conflict, FailureCode, IdempotencyMismatch, LeaseLost, NotFound, UnreadableSpec
 from app.experiment.lifecycle import TRANSITIONS, Failure, Progress, Status
@@ -18,6 +18,7 @@ from app.store.clock import microseconds, now_us
 from app.store.dialects import insert_unless_present
 from app.store.documents import spec_of
 from app.store.engine import Database
+from app.store.experiments import ExperimentRow, submitted_row
 from app.store.ids import ExperimentId
 from app.store.lease import Lease, fence, fenced_update, lost
 from app.store.submission import row_of
@@ -48,6 +49,7 @@ class Enqueued:
 
     experiment_id: ExperimentId
     created: bool
+    row: ExperimentRow | None = None  # what was created, as it is now
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,8 @@ def enqueue(
     with db.write() as connection:
         if retry_of is not None:
             _require_retriable(connection, retry_of)
-        if not insert_unless_present(connection, experiments, row, ("idempotency_key",)):
+        at = insert_unless_present(connection, experiments, row, ("idempotency_key",), now=("created_at", "queued_at"))
+        if at is None:
             return _first_of(connection, row)
         if spec.labels:
             connection.execute(
@@ -89,7 +92,7 @@ def enqueue(
                 [{"experiment_id": row["id"], "key": key, "value": value} for key, value in spec.labels.items()],
             )
         _append_event(connection, row["id"], None, Status.QUEUED, 0, None, "submitted")
-    return Enqueued(row["id"], created=True)
+        return Enqueued(row["id"], created=True, row=submitted_row(connection, row, spec, at))
 
 
 def retry(db: Database, experiment_id: ExperimentId, *, idempotency_key: str | None = None) -> Enqueued:
@@ -357,21 +360,24 @@ def _append_event(  # noqa: PLR0917 - the columns of a row
     reason: str,
     detail: dict[str, Any] | None = None,
 ) -> None:
-    # The experiment's row is locked by now, so no other event of it can take the same number.
-    last = select(func.coalesce(func.max(events.c.seq), 0)).where(events.c.experiment_id == experiment_id)
     connection.execute(
-        insert(events).values(
-            experiment_id=experiment_id,
-            seq=last.scalar_subquery() + 1,
-            at=now_us(),
-            from_status=origin,
-            to_status=target,
-            attempt=attempt,
-            owner=owner,
-            reason=reason,
-            detail=detail,
-        )
+        _NEXT_EVENT,
+        {
+            "of": experiment_id,
+            "experiment_id": experiment_id,
+            "from_status": origin,
+            "to_status": target,
+            "attempt": attempt,
+            "owner": owner,
+            "reason": reason,
+            "detail": detail,
+        },
     )
+
+
+# The experiment's row is locked by then, so no other event of it can take the same number.
+_LAST_EVENT = select(func.coalesce(func.max(events.c.seq), 0)).where(events.c.experiment_id == bindparam("of"))
+_NEXT_EVENT = insert(events).values(seq=_LAST_EVENT.scalar_subquery() + 1, at=now_us())
 
 
 def _document(failure: Failure | None) -> dict[str, Any] | None:

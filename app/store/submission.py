@@ -9,12 +9,11 @@ from pydantic import ValidationError
 from app.experiment.lifecycle import Status
 from app.experiment.resolution import resolve
 from app.experiment.spec import Experiment
-from app.store.clock import now_us
 from app.store.ids import ExperimentId, new_experiment_id
 
 
 def row_of(spec: Experiment, idempotency_key: str | None, retry_of: ExperimentId | None) -> dict[str, Any]:
-    """The row of a new experiment; InvalidInput if it contradicts itself."""
+    """The row of a new experiment, save its times; InvalidInput if it contradicts itself."""
     resolved = resolve(spec)
     document = _as_submitted(spec)
     return {
@@ -30,8 +29,6 @@ def row_of(spec: Experiment, idempotency_key: str | None, retry_of: ExperimentId
         "request_sha256": None if idempotency_key is None else _digest(document, retry_of),
         "status": Status.QUEUED,
         "priority": spec.limits.priority,
-        "created_at": now_us(),
-        "queued_at": now_us(),
         "attempt": 0,
         "retry_on_loss": spec.limits.retry_on_loss,
         "losses": 0,

@@ -54,7 +54,7 @@ def test_a_finished_experiment_is_shown(served: Run, service: Service) -> None:
 
 def test_a_running_experiment_is_shown_too(served: Run, service: Service) -> None:
     experiment = queue.enqueue(service.db, a_simulated_spec()).experiment_id
-    assert "Place in the queue: 1" in served("show", experiment).out
+    assert "In the queue: place 1" in served("show", experiment).out
     claimed = claim(service.db)
     next(run_steps(service.db, claimed))
     assert served("show", experiment).code == 0

@@ -14,6 +14,7 @@ from app.store.engine import Database
 from app.store.ids import ExperimentId
 from app.store.tables import experiments as table
 from tests.builders import a_simulated_spec
+from tests.store.crowd import crowd_in
 from tests.store.helpers import LEASE_S, claim, fail, start, submit
 
 NOBODY = ExperimentId("0" * 16)
@@ -227,3 +228,12 @@ def test_a_spec_survives_storage_with_every_distinction(db: Database) -> None:
 
     assert stored == spec
     assert stored.model_dump(exclude_unset=True) == spec.model_dump(exclude_unset=True)
+
+
+def test_places_far_behind_are_not_told_apart(db: Database) -> None:
+    crowd_in(db, experiments.LAST_PLACE + 50)
+    last = submit(db, limits={"priority": -1})
+    in_sight = submit(db, limits={"priority": 100})
+
+    assert experiments.get(db, in_sight).queue_position == 1
+    assert experiments.get(db, last).queue_position == experiments.LAST_PLACE + 1
