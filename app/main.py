@@ -10,6 +10,7 @@ from app.api import catalogue, events, experiments, exports, health, problems, r
 from app.api.feed import Feed
 from app.api.middleware import BodyLimit, RequestContext
 from app.api.openapi import DescribedApp
+from app.api.remembered import Remembered
 from app.api.telemetry import Telemetry
 from app.api.upkeep import upkeep
 from app.pages.routes import router as pages
@@ -48,6 +49,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.database = Database(settings.url)
     app.state.telemetry = Telemetry(app.state.database)
     app.state.feed = Feed(app.state.database)
+    app.state.results = Remembered()
     for router in ROUTERS:
         app.include_router(router)
     problems.install_handlers(app)

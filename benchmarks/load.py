@@ -41,8 +41,9 @@ class Connections:
         """Send and wait for the reply; ``due`` is when it should have left, on the monotonic clock."""
         reader, writer = await self._free.get()
         writer.write(request)
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-        fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:-2])
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        lines = (line.split(": ", 1) for line in head.split("\r\n")[1:-2])
+        fields = {name.lower(): value for name, value in lines}
         body = await reader.readexactly(int(fields.get("content-length", "0")))
         self._free.put_nowait((reader, writer))
         return Reply(int(head.split(" ", 2)[1]), fields.get("etag"), body, time.monotonic() - due)

@@ -68,7 +68,8 @@ def measure(database: str, per_s: float, seconds: float) -> None:
     took = sorted(1e3 * reply.took_s for reply in replies)
     created = Counter(json.loads(reply.body)["id"] for reply in replies if reply.status == 201)
     lost = len(replies) - len(created)
-    assert queued == len(created), f"{len(created)} acknowledged, {queued} in the database"
+    if queued != len(created):
+        raise SystemExit(f"{len(created)} experiments were acknowledged, {queued} are in the database")
     p50, p90, p99 = (took[int(share * (len(took) - 1))] for share in (0.5, 0.9, 0.99))
     print(
         f"{database:10}{len(replies):8} sent{lost:6} lost   p50 {p50:7.1f} ms   p90 {p90:7.1f} ms   p99 {p99:7.1f} ms"

@@ -56,7 +56,12 @@ def answer(request: Request, content: BaseModel | dict[str, Any], etag: str | No
     """JSON with an entity tag, made of the content if the caller knows none; 304 if the client has it already."""
     body = content.model_dump_json().encode() if isinstance(content, BaseModel) else JSONResponse(content).body
     etag = etag or etag_of(bytes(body))
-    return unchanged(request, etag) or Response(body, media_type=JSON, headers=_validators(etag))
+    return unchanged(request, etag) or written(bytes(body), etag)
+
+
+def written(body: bytes, etag: str) -> Response:
+    """JSON that is bytes already."""
+    return Response(body, media_type=JSON, headers=_validators(etag))
 
 
 def link(request: Request, path: str) -> str:

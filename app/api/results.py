@@ -2,11 +2,12 @@
 
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from app.api.experiments import Id
-from app.api.http import Db, answer, etag_of, unchanged
+from app.api.http import Db, etag_of, unchanged, written
 from app.api.problems import responses
+from app.api.remembered import Remembered
 from app.errors import NotFound, UnreadableSpec
 from app.experiment.plan import plan_trials
 from app.experiment.resolution import resolve
@@ -15,6 +16,7 @@ from app.store import experiments, trials
 from app.store.engine import Database
 from app.store.experiments import ExperimentRow
 from app.store.ids import ExperimentId
+from app.version import VERSION
 
 router = APIRouter(prefix="/v1/experiments", tags=["experiments"])
 
@@ -24,9 +26,15 @@ router = APIRouter(prefix="/v1/experiments", tags=["experiments"])
 )
 def get_results(request: Request, db: Db, experiment_id: Id) -> Response:
     """The summary, arms, trials, comparisons, parity, fairness and environment: partial while the experiment runs."""
+    etag = etag_of("results", VERSION, experiment_id, trials.extent_of(db, ExperimentId(experiment_id)))
+    remembered: Remembered = request.app.state.results
+    return unchanged(request, etag) or written(remembered.get(etag, lambda: _written(db, experiment_id)), etag)
+
+
+def _written(db: Database, experiment_id: str) -> bytes:
     row = experiments.get(db, ExperimentId(experiment_id))
-    etag = etag_of("results", experiment_id, row.etag)
-    return unchanged(request, etag) or answer(request, row.results or results_of(db, row), etag)
+    found = results_of(db, row).model_dump_json().encode() if row.results is None else JSONResponse(row.results).body
+    return bytes(found)
 
 
 def results_of(db: Database, row: ExperimentRow) -> Results:

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Connection, Row, insert, literal, select
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, literal, select
 
-from app.errors import Conflict
+from app.errors import Conflict, NotFound
 from app.experiment.fairness import TrialWork
+from app.experiment.lifecycle import Status
 from app.experiment.metrics import TrialSummary
 from app.experiment.plan import Phase, PlannedTrial
 from app.experiment.records import Conditions, HarnessUse, ResolvedArm, TrialResult, TrialState
@@ -16,7 +17,7 @@ from app.store.dialects import insert_or_replace
 from app.store.engine import Database
 from app.store.ids import ExperimentId
 from app.store.lease import Lease, fenced_update
-from app.store.tables import arms, storable, trial_records, trials
+from app.store.tables import arms, experiments, storable, trial_records, trials
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +37,16 @@ class StoredTrial:
 
     attempt: int
     planned: PlannedTrial
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What the results of an experiment rest on; another one, other results."""
+
+    status: Status
+    attempt: int
+    arms: int  # that have started, in this attempt
+    trials: int  # that are stored
 
 
 # --- writing, inside the fence -------------------------------------------------------------------------------------
@@ -90,6 +101,15 @@ def arms_of(db: Database, experiment_id: ExperimentId, attempt: int | None = Non
         return tuple(StoredArm(row.attempt, _resolved_arm(row.resolved)) for row in connection.execute(query))
 
 
+def extent_of(db: Database, experiment_id: ExperimentId) -> Extent:
+    """How much there is to make results of: cheap enough to ask again and again."""
+    with db.read() as connection:
+        row = connection.execute(_EXTENT, {"of": experiment_id}).one_or_none()
+    if row is None:
+        raise NotFound(f"there is no experiment {experiment_id}")
+    return Extent(Status(row.status), row.attempt, row.arms, row.trials)
+
+
 def trials_of(db: Database, experiment_id: ExperimentId, attempt: int | None = None) -> tuple[TrialSummary, ...]:
     """Trials of one attempt, or of all, in the order they ran."""
     query = select(trials).where(_of(experiment_id, attempt)).order_by(*_ORDER)
@@ -138,6 +158,18 @@ def _blobs(
             yield StoredTrial(row.attempt, _planned(row)), from_parquet(blob)
 
 
+_EXTENT = select(
+    experiments.c.status,
+    experiments.c.attempt,
+    *(
+        select(func.count())
+        .select_from(table)
+        .where(table.c.experiment_id == experiments.c.id, table.c.attempt == experiments.c.attempt)
+        .scalar_subquery()
+        .label(table.name)
+        for table in (arms, trials)
+    ),
+).where(experiments.c.id == bindparam("of"))
 _ORDER = (trials.c.attempt, trials.c.started_at, trials.c.id)
 
 

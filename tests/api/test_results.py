@@ -91,6 +91,21 @@ def test_unchanged_results_are_not_sent_twice(client: TestClient, experiment: st
     assert client.get(path, headers={"If-None-Match": changed.headers["ETag"]}).status_code == 304
 
 
+def test_results_change_with_every_trial_and_with_nothing_else(
+    client: TestClient, experiment: str, db: Database
+) -> None:
+    path = f"{HERE}/{experiment}/results"
+    claimed = claim(db)
+    steps = run_steps(db, claimed)
+    tags = []
+    for _ in range(3):
+        next(steps)
+        tags.append(client.get(path).headers["ETag"])
+        queue.beat(db, claimed.lease, 30.0)
+        assert client.get(path, headers={"If-None-Match": tags[-1]}).status_code == 304
+    assert len(set(tags)) == 3
+
+
 def test_results_of_a_lost_attempt_keep_its_trials(client: TestClient, experiment: str, db: Database) -> None:
     claimed = claim(db)
     steps = run_steps(db, claimed)
