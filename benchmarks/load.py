@@ -40,6 +40,9 @@ class Connections:
     async def send(self, request: bytes, due: float) -> Reply:
         """Send and wait for the reply; ``due`` is when it should have left, on the monotonic clock."""
         reader, writer = await self._free.get()
+        if reader.at_eof():  # the service has closed what was idle for some seconds
+            writer.close()
+            reader, writer = await asyncio.open_connection(self._host, self._port)
         writer.write(request)
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         lines = (line.split(": ", 1) for line in head.split("\r\n")[1:-2])

@@ -72,6 +72,8 @@ async def watch(url: str, db: Database, experiment_id: ExperimentId) -> Pollers:
         pollers = Pollers(connections, f"/v1/experiments/{experiment_id}/results")
         running = asyncio.create_task(pollers.run())
         while not experiments.get_item(db, experiment_id).status.terminal:
+            if running.done():
+                await running
             done = len(measured(db, experiment_id))
             if is_polled(done):
                 pollers.active.set()
