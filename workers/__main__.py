@@ -73,7 +73,10 @@ class Worker:
     @staticmethod
     def _end_orphans() -> None:
         """Engines a killed worker left behind hold the memory the next ones need."""
-        killed = processes.end(processes.orphaned(), grace_s=0.0)
+        orphans = processes.orphaned()
+        shared = processes.shared_memory(orphans)
+        killed = processes.end(orphans, grace_s=0.0)
+        processes.free(shared)
         if killed:
             log.warning("orphaned engine processes killed", pids=killed)
 

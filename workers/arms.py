@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
 import ray
 from ray.actor import ActorHandle
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
@@ -162,6 +163,7 @@ class Engine:
         )
         self._actor.load.remote()
         self._starting: ray.ObjectRef[ResolvedArm] | None = None
+        self._shared: frozenset[Path] = frozenset()
 
     def begin_start(self) -> None:
         """Have the engine start; ``start`` waits for it."""
@@ -172,6 +174,7 @@ class Engine:
         if self._starting is None:
             self.begin_start()
         resolved: ResolvedArm = self._wait(self._starting, watch, pulses=False)
+        self._shared = processes.shared_memory(self._processes())
         return resolved
 
     def encode(self, texts: tuple[str, ...], watch: Watch) -> tuple[tuple[int, ...], ...]:
@@ -204,7 +207,11 @@ class Engine:
         """End the actor and every process of its engine, whatever they are doing."""
         with suppress(RayError, ConnectionError, RuntimeError, ValueError):  # Ray may be gone, and the actor with it
             ray.kill(self._actor)
-        processes.end(processes.marked(processes.ENGINE_MARK, self._name.__eq__), _KILL_GRACE_S)
+        processes.end(self._processes(), _KILL_GRACE_S)
+        processes.free(self._shared)
+
+    def _processes(self) -> tuple[psutil.Process, ...]:
+        return processes.marked(processes.ENGINE_MARK, self._name.__eq__)
 
     def _wait(self, call: "ray.ObjectRef[Any]", watch: Watch, pulses: bool) -> Any:
         try:

@@ -7,8 +7,9 @@ that is killed leaves its actors alive, and a killed actor may leave its engine 
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
@@ -55,6 +56,19 @@ def end(targets: tuple[psutil.Process, ...], grace_s: float) -> tuple[int, ...]:
     return tuple(process.pid for process in stubborn)
 
 
+def shared_memory(targets: Iterable[psutil.Process]) -> frozenset[Path]:
+    """Files in shared memory that any of these has mapped; a process that is killed cannot remove its own."""
+    return frozenset(path for process in targets for path in _mapped(process.pid))
+
+
+def free(files: frozenset[Path]) -> None:
+    """Remove shared memory that nobody has mapped any more."""
+    if files:
+        held = shared_memory(psutil.process_iter())
+        for path in files - held:
+            path.unlink(missing_ok=True)
+
+
 def alive(pid: int) -> bool:
     """True for a process that runs; a zombie does not."""
     try:
@@ -74,6 +88,17 @@ def title(pid: int) -> str:
         return " ".join(psutil.Process(pid).cmdline())
     except psutil.NoSuchProcess:
         return ""
+
+
+def _mapped(pid: int) -> Iterator[Path]:
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    except OSError:  # it is gone, or somebody else's
+        return
+    for line in lines:
+        fields = line.split(maxsplit=5)
+        if len(fields) == 6 and fields[5].startswith("/dev/shm/") and not fields[5].endswith("(deleted)"):  # noqa: S108
+            yield Path(fields[5])
 
 
 def _mark(process: psutil.Process) -> str:
