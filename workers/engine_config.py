@@ -73,8 +73,8 @@ def resolved_config(vllm_config: object) -> dict[str, object]:
     """
     environment = {key: value for key, value in os.environ.items() if _ENVIRONMENT.match(key)}
     return {
-        # vLLM keeps a copy of the Ray job's environment, in which each engine is marked with a name of its own.
-        **{key: value for key, value in flatten(vllm_config, "engine").items() if ".ROLLOUT_LAB_" not in key},
+        # vLLM keeps a copy of the actor's environment, of which `env.*` tells what matters.
+        **{key: value for key, value in flatten(vllm_config, "engine").items() if ".ray_runtime_env." not in key},
         **{f"env.{key}": value for key, value in sorted(environment.items())},
         **{f"versions.{key}": value for key, value in software_versions().items()},
     }

@@ -67,19 +67,27 @@ class ModelConfig:
 
 
 @dataclasses.dataclass
+class ParallelConfig:
+    ray_runtime_env: dict[str, dict[str, str]]
+
+
+@dataclasses.dataclass
 class VllmConfig:
     model_config: ModelConfig
+    parallel_config: ParallelConfig
 
 
 def test_a_started_engine_says_what_it_turned_out_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
     monkeypatch.setenv("HOME", "/home/somebody")
     (settings,) = resolve(a_spec(arms=[{"name": "sync", "profile": "vllm-sync"}])).arms
-    found = resolved_arm(settings, VllmConfig(ModelConfig(512)), start_s=3.5, can_sleep=True)
+    runtime = ParallelConfig({"env_vars": {"ROLLOUT_LAB_ENGINE": "another for every engine"}})
+    found = resolved_arm(settings, VllmConfig(ModelConfig(512), runtime), start_s=3.5, can_sleep=True)
     assert (found.arm, found.start_s, found.can_sleep, found.vocab_size) == ("sync", 3.5, True, 512)
     assert found.config["engine.model_config.vocabulary"] == 512
     assert found.config["env.VLLM_CPU_KVCACHE_SPACE"] == "1"
     assert "env.HOME" not in found.config
+    assert not [key for key in found.config if "ray_runtime_env" in key]
     assert found.config["versions.vllm"] == found.versions["vllm"]
 
 
