@@ -62,7 +62,6 @@ class Attempt:
         self._db = db
         self._retry_of = claim.retry_of
         self._step = Step.STARTING_ENGINES
-        self._measuring_since: float | None = None
 
     def keep_arms(self, arms: tuple[ResolvedArm, ...]) -> None:
         """Store what the arms' engines resolved to; ParityRefused if the spec is strict and they differ unasked."""
@@ -113,6 +112,8 @@ class Attempt:
         """End the experiment with everything that was found."""
         self._step = Step.FINISHING
         results = self._results(status, failure)
+        if self.spec.calibrate and status is Status.SUCCEEDED:
+            self._keep_noise(results)
         self._stored(
             lambda: queue.finish(
                 self._db,
@@ -140,9 +141,8 @@ class Attempt:
             workload_sha256=self.workload_sha256,
         )
 
-    def keep_noise(self) -> None:
+    def _keep_noise(self, results: Results) -> None:
         """After an A/A experiment: what later results of its arm are judged beside."""
-        results = self._results(Status.SUCCEEDED, None)
         found = noise_of(results)
         if found is not None:
             keys = self._noise_keys()[0]
@@ -192,8 +192,6 @@ def run_experiment(db: Database, cluster: Cluster, settings: Settings, claim: qu
     with Heartbeat(db, claim.lease, settings.lease_s, attempt.progress, watch):
         try:
             _measure(attempt, cluster, settings)
-            if claim.spec.calibrate:
-                attempt.keep_noise()
             attempt.finish(Status.SUCCEEDED, "all blocks done")
         except Cancelled as error:
             attempt.finish(Status.CANCELLED, error.detail)
