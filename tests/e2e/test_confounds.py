@@ -64,21 +64,6 @@ def test_scheduler_limits_left_to_vllm_are_a_confound_not_a_mode_effect(lab: Lab
     assert "max_num_seqs" in results["summary"]
 
 
-def test_strict_parity_refuses_before_the_first_trial(lab: Lab) -> None:
-    experiment_id = lab.submit(
-        model=TINY,
-        workload=WORKLOAD,
-        arms=[{"name": "sync", "profile": "vllm-sync"}, {"name": "async", "profile": "vllm-async"}],
-        engine={"max_num_seqs": None},
-        decision={"parity": "strict"},
-    )
-    ended = lab.ended(experiment_id)
-    assert ended["status"] == "failed"
-    assert ended["error"]["code"] == "parity_refused"
-    assert "max_num_seqs" in ended["error"]["detail"]
-    assert lab.results(experiment_id)["trials"] == []
-
-
 def test_a_warm_prefix_cache_is_unequal_work_and_a_first_trial_without_warm_up_is_said(lab: Lab) -> None:
     arms: list[dict[str, Any]] = [
         {"name": "final", "profile": "vllm-async"},
