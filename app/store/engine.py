@@ -20,6 +20,8 @@ from app.store.clock import Moment, now_us
 if TYPE_CHECKING:
     from alembic.config import Config
 
+# No overflow: connections beyond the pool are closed after every use, and to open one takes longer than most uses.
+_POOL: dict[str, Any] = {"pool_size": 20, "max_overflow": 0, "pool_timeout": 10}
 _WRITES = "rollout_lab_writes"
 _LOCK_WAIT_S = 30  # of SQLite's one writer lock
 _MIGRATION_LOCK = 0x726F6C6C  # any number, the same in every process
@@ -191,9 +193,8 @@ def _postgres(url: str) -> Engine:
         url,
         isolation_level="READ COMMITTED",
         json_serializer=_json,
-        max_overflow=15,
+        **_POOL,
         pool_pre_ping=True,
-        pool_timeout=10,
         connect_args={
             "application_name": "rollout-lab",
             # A connection of a service that starts on an empty database would keep the plans that suit one.
@@ -215,9 +216,7 @@ def _sqlite(url: str) -> Engine:
             Path(database).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DatabaseUnavailable(f"cannot create the directory of {database}: {error}") from error
-    engine = create_engine(
-        url, json_serializer=_json, max_overflow=15, pool_timeout=10, connect_args={"timeout": _LOCK_WAIT_S}
-    )
+    engine = create_engine(url, json_serializer=_json, **_POOL, connect_args={"timeout": _LOCK_WAIT_S})
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
