@@ -156,7 +156,7 @@ def _estimate(
             if value <= 0:
                 return NoEstimate(f"{arm} has {value:g} in block {one.block}, and a ratio needs values above 0")
     # More than two arms run in random order, in which a position is luck and not a plan.
-    positions = [1 if one.baseline_first else -1 for one in values] if ordered else None
+    positions = [one.order for one in values] if ordered else None
     return compare_paired(
         [one.baseline for one in values], [one.candidate for one in values], positions, confidence=confidence
     )
@@ -253,7 +253,7 @@ def _single_log_ratio(values: Sequence[BlockValues]) -> float | None:
     """One block has a ratio, though nothing to say of how sure it is."""
     if len(values) != 1 or min(values[0].baseline, values[0].candidate) <= 0:
         return None
-    return math.log(values[0].candidate) - math.log(values[0].baseline)
+    return values[0].log_ratio
 
 
 def _finite(number: float) -> float | None:
@@ -263,7 +263,7 @@ def _finite(number: float) -> float | None:
 def _sign_flip(draft: _Draft) -> float | None:
     if isinstance(draft.result, NoEstimate):
         return None
-    return sign_flip_p([math.log(one.candidate) - math.log(one.baseline) for one in draft.values])
+    return sign_flip_p([one.log_ratio for one in draft.values])
 
 
 def _blocks_needed(draft: _Draft, spec: Experiment) -> int | None:

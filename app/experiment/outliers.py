@@ -1,6 +1,5 @@
 """A block unlike all others: it counts, but the reader should know what hangs on it."""
 
-import math
 from collections.abc import Iterator, Sequence
 
 from app.experiment.conditions import ResultWarning, WarningCode
@@ -20,7 +19,7 @@ def outlier_warnings(comparisons: Sequence[Comparison]) -> Iterator[ResultWarnin
     for comparison in comparisons:
         if comparison.metric != "output_throughput" or comparison.interval_pct is None:
             continue
-        changes = [math.log(block.candidate) - math.log(block.baseline) for block in comparison.blocks]
+        changes = [block.log_ratio for block in comparison.blocks]
         found = outlier(changes)
         if found is not None:
             apart = comparison.blocks[found.index]
@@ -39,7 +38,7 @@ def _without(comparison: Comparison, apart: BlockValues) -> str:
     result = compare_paired(
         [block.baseline for block in rest],
         [block.candidate for block in rest],
-        [1 if block.baseline_first else -1 for block in rest] if modelled else None,
+        [block.order for block in rest] if modelled else None,
         confidence=comparison.confidence,
     )
     if isinstance(result, NoEstimate):

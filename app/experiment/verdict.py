@@ -1,5 +1,6 @@
 """What a comparison of two arms says, in the form that travels."""
 
+import math
 from enum import StrEnum
 from typing import Literal
 
@@ -36,6 +37,16 @@ class BlockValues(SpecModel):
     baseline_slot: int = Field(description="Slot of the baseline's trial in the order of all trials.", examples=[0])
     candidate_slot: int = Field(description="Slot of the candidate's trial.", examples=[1])
     baseline_first: bool = Field(description="Whether the baseline ran before the candidate.")
+
+    @property
+    def log_ratio(self) -> float:
+        """ln(candidate / baseline); both must be above 0."""
+        return math.log(self.candidate) - math.log(self.baseline)
+
+    @property
+    def order(self) -> int:
+        """+1 where the baseline ran first, -1 where the candidate did."""
+        return 1 if self.baseline_first else -1
 
 
 class DroppedBlock(SpecModel):

@@ -3,7 +3,6 @@
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from app.store.parquet import records_of_table, samples_of_table
 from benchmarks.gpu.budget import Deadline
 from benchmarks.gpu.digest import Evidence
 from benchmarks.gpu.telemetry import parse_smi
+from tests.live import free_port
 
 Object = dict[str, Any]
 
@@ -108,7 +108,7 @@ class Lab:
 def serving(folder: Path) -> Iterator[Lab]:
     """`rollout-lab serve` on SQLite in the folder, with a worker and a Ray of its own; ended afterwards."""
     folder.mkdir(parents=True, exist_ok=True)
-    settings = Settings(data_dir=folder.absolute(), port=_free_port())
+    settings = Settings(data_dir=folder.absolute(), port=free_port())
     with (folder / "serve.log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "app.cli", "serve"],
@@ -161,9 +161,3 @@ def _cancel_leftovers(client: Client) -> None:
     for experiment in list(client.experiments(200, status=[Status.QUEUED, Status.RUNNING])):
         with suppress(Refused):
             client.cancel(experiment["id"])
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
