@@ -18,7 +18,6 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from app.errors import NoResources, RayLost
-from workers import processes
 
 _NAMESPACE = "rollout-lab"
 _OBJECT_STORE_BYTES = 256 * 2**20  # batches and records are small; Ray would take 30 % of the memory
@@ -93,7 +92,7 @@ class Cluster:
         if not ray.is_initialized():
             return "the worker is not connected to Ray"
         for kind, daemon in self._daemons.items():
-            if not processes.alive(daemon.pid):
+            if not _runs(daemon):
                 return f"Ray's {kind} (pid {daemon.pid}) is gone"
         head = ray.get_runtime_context().gcs_address
         if not _listens(head):
@@ -158,6 +157,13 @@ def _name(process: psutil.Process) -> str:
         return str(process.name())
     except psutil.NoSuchProcess:
         return ""
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _listens(address: str) -> bool:
