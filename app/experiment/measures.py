@@ -14,6 +14,9 @@ class NoValue(Exception):
     """Why a metric has no value in a trial; never leaves `metrics.measure`."""
 
 
+_CLOCK_TICK_S = 1e-9  # of `time.monotonic`: a rate over less would be beyond any number
+
+
 @dataclass(frozen=True, slots=True)
 class TrialView:
     """All a metric may look at."""
@@ -33,7 +36,7 @@ class TrialView:
     def duration_s(self) -> float:
         """The makespan."""
         duration = float(self.columns.delivered_s.max()) - self.began_s
-        if duration <= 0:
+        if duration < _CLOCK_TICK_S:
             raise NoValue("the trial took no measurable time")
         return duration
 
