@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 _POOL: dict[str, Any] = {"pool_size": 20, "max_overflow": 0, "pool_timeout": 10}
 _WRITES = "rollout_lab_writes"
 _LOCK_WAIT_S = 30  # of SQLite's one writer lock
+
+# A connection of a service that starts on an empty database would keep the plans that suit one; and a process that
+# stops in the middle of a transaction must not keep its locks from everybody else.
+_POSTGRES_OPTIONS = "-c plan_cache_mode=force_custom_plan -c idle_in_transaction_session_timeout=30s"
 _MIGRATION_LOCK = 0x726F6C6C  # any number, the same in every process
 
 # Primary result codes that say that SQLite cannot do its work, whatever the statement: PERM, BUSY, LOCKED, NOMEM,
@@ -197,8 +201,7 @@ def _postgres(url: str) -> Engine:
         pool_pre_ping=True,
         connect_args={
             "application_name": "rollout-lab",
-            # A connection of a service that starts on an empty database would keep the plans that suit one.
-            "options": f"{make_url(url).query.get('options', '')} -c plan_cache_mode=force_custom_plan".strip(),
+            "options": f"{_POSTGRES_OPTIONS} {make_url(url).query.get('options', '')}".strip(),
             "connect_timeout": 10,
             # A host that vanished without a word is noticed within a lease.
             "keepalives_idle": 10,

@@ -261,7 +261,8 @@ def a_worker_that_wakes_up_too_late_writes_nothing_and_goes_on(scene: Scene) -> 
         lab = scene.lab
         experiment_id = lab.submit(**simulated(trial_s=1.0, limits=AGAIN))
         (sleeper,) = scene.processes(Victim.WORKER)
-        with scene.at(experiment_id, Step.MEASURING):
+        # While another writes: one that stops as it holds SQLite's one lock would stop everybody.
+        with scene.at(experiment_id, Step.MEASURING), scene.db.write():
             sleeper.send_signal(signal.SIGSTOP)
         settings = Settings(data_dir=directory, lease_s=LEASE_S)
         heir = subprocess.Popen(

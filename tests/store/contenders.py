@@ -1,5 +1,7 @@
 """What other processes do in tests: functions a fresh interpreter can import."""
 
+import os
+import signal
 import time
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
@@ -23,12 +25,17 @@ def claim_everything(url: str, owner: str, go: Event, report: Connection) -> Non
     report.send(claimed)
 
 
-def work_until_told_otherwise(url: str, owner: str, lease_s: float, report: Connection) -> None:
-    """Claim one experiment and send heartbeats; on losing the lease, try to finish all the same."""
+def work_until_told_otherwise(url: str, owner: str, lease_s: float, stops: bool, report: Connection) -> None:
+    """Claim one experiment and send heartbeats; on losing the lease, try to finish all the same.
+
+    ``stops``: stop after the claim, as by SIGSTOP from outside, but surely between two transactions.
+    """
     db = Database(url)
     claimed = queue.claim(db, owner, lease_s)
     assert claimed is not None
     report.send(claimed.lease)
+    if stops:
+        os.kill(os.getpid(), signal.SIGSTOP)
     outcomes: list[str] = []
     while not outcomes:
         try:

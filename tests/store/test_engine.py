@@ -322,6 +322,25 @@ def test_a_write_that_waits_too_long_is_an_outage(postgres_db: Database) -> None
             queue.beat(postgres_db, lease, 0.2)
 
 
+def test_a_writer_that_stops_in_its_transaction_loses_its_locks(postgres_db: Database) -> None:
+    lease = start(postgres_db)
+    impatient = postgres_db.url.update_query_dict({"options": "-c idle_in_transaction_session_timeout=50ms"})
+
+    def stop_while_writing(db: Database) -> None:
+        with db.write() as connection:
+            connection.execute(text("SELECT id FROM experiments FOR UPDATE"))
+            assert not queue.beat(postgres_db, lease, LEASE_S).cancel_requested
+            connection.execute(text("SELECT 1"))
+
+    with (
+        opened(impatient.render_as_string(hide_password=False)) as db,
+        pytest.raises(DatabaseUnavailable, match="idle-in-transaction timeout"),
+    ):
+        stop_while_writing(db)
+    with postgres_db.read() as connection:
+        assert connection.execute(text("SHOW idle_in_transaction_session_timeout")).scalar() == "30s"
+
+
 def test_a_read_cannot_write_on_postgres(postgres_db: Database) -> None:
     with pytest.raises(DatabaseUnavailable, match="read-only"), postgres_db.read() as connection:
         connection.execute(text("DELETE FROM workers"))

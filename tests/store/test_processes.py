@@ -8,6 +8,7 @@ from multiprocessing import Pipe, Process, get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
+import psutil
 import pytest
 from sqlalchemy import insert
 
@@ -17,6 +18,7 @@ from app.store.engine import Database
 from app.store.submission import row_of
 from app.store.tables import experiments as table
 from tests.builders import a_simulated_spec
+from tests.live import eventually
 from tests.store import contenders
 from tests.store.helpers import changes_of, claim, status, submit
 
@@ -73,11 +75,11 @@ def test_a_storm_of_claims_gives_every_experiment_to_one_worker(
 
 def test_a_stopped_worker_that_wakes_up_finds_its_lease_gone(db: Database, url: str, processes: list[Process]) -> None:
     experiment_id = submit(db, limits={"retry_on_loss": True})
-    process, report = spawn(contenders.work_until_told_otherwise, url, "zombie", 0.5)
+    process, report = spawn(contenders.work_until_told_otherwise, url, "zombie", 0.5, True)
     processes.append(process)
     assert report.recv() == queue.Lease(experiment_id, 1, "zombie")
 
-    os.kill(process.pid, signal.SIGSTOP)
+    eventually(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
     while not queue.reap(db):
         time.sleep(0.05)
     heir = claim(db, "heir")
@@ -90,7 +92,7 @@ def test_a_stopped_worker_that_wakes_up_finds_its_lease_gone(db: Database, url: 
 
 def test_a_killed_worker_leaves_its_experiment_to_the_reaper(db: Database, url: str, processes: list[Process]) -> None:
     experiment_id = submit(db)
-    process, report = spawn(contenders.work_until_told_otherwise, url, "victim", 0.5)
+    process, report = spawn(contenders.work_until_told_otherwise, url, "victim", 0.5, False)
     processes.append(process)
     report.recv()
 
