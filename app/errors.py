@@ -241,7 +241,7 @@ class InvalidWorkload(ExperimentFailure):
 
 
 class RayLost(ExperimentFailure):
-    """Ray is gone, and with it the way to start engines; finished blocks can be retried from."""
+    """Ray is gone, and with it the way to start engines; another attempt goes on from finished blocks."""
 
     code = FailureCode.RAY_LOST
 

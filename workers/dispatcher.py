@@ -14,6 +14,7 @@ from app.errors import (
     ExperimentFailure,
     LeaseLost,
     ParityRefused,
+    RayLost,
 )
 from app.experiment.comparison import should_stop_early
 from app.experiment.continuation import Continuation, continuation_of
@@ -159,6 +160,13 @@ class Attempt:
         """Give the experiment to another worker."""
         self._stored(lambda: queue.hand_back(self._db, self.lease, reason))
 
+    def fail(self, error: ExperimentFailure) -> None:
+        """End the experiment; where Ray was lost and the spec wants it, queue it again instead."""
+        failure = Failure(code=error.code, detail=error.detail, arm=error.arm, log_tail=error.log_tail)
+        if isinstance(error, RayLost) and self._stored(lambda: queue.lose(self._db, self.lease, failure)):
+            return
+        self.finish(Status.FAILED, error.detail, failure)
+
     def progress(self) -> Progress:
         """How far the attempt has come; called by the heartbeat."""
         current = self.watch.current
@@ -200,11 +208,7 @@ def run_experiment(db: Database, cluster: Cluster, settings: Settings, claim: qu
         except LeaseLost as error:
             log.error("attempt abandoned", detail=error.detail)
         except ExperimentFailure as error:
-            attempt.finish(
-                Status.FAILED,
-                error.detail,
-                Failure(code=error.code, detail=error.detail, arm=error.arm, log_tail=error.log_tail),
-            )
+            attempt.fail(error)
 
 
 def _measure(attempt: Attempt, cluster: Cluster, settings: Settings) -> None:

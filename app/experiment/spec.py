@@ -323,7 +323,7 @@ class Limits(SpecModel):
         300, gt=0, description="Longest time without a new token during a trial, s.", examples=[300]
     )
     retry_on_loss: bool = Field(
-        False, description="Queue the experiment again when its worker is lost.", examples=[True]
+        False, description="Queue the experiment again when its worker or Ray is lost.", examples=[True]
     )
     priority: int = Field(0, ge=-100, le=100, description="Higher runs first.", examples=[10])
 

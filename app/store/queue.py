@@ -34,6 +34,7 @@ __all__ = [
     "enqueue",
     "finish",
     "hand_back",
+    "lose",
     "reap",
     "request_cancel",
     "retry",
@@ -41,6 +42,8 @@ __all__ = [
 
 CLAIM_TIMEOUT_S = 5.0
 MAX_LOSSES = 3  # an experiment that kills every worker it meets is not given a fourth
+_CANCELLED = experiments.c.cancel_requested_at.is_not(None)
+_AGAIN = experiments.c.retry_on_loss & (experiments.c.losses < MAX_LOSSES - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +216,30 @@ def hand_back(db: Database, lease: Lease, reason: str) -> Status:
         return target
 
 
+def lose(db: Database, lease: Lease, failure: Failure) -> bool:
+    """Give up an attempt that lost what it ran on; True if the experiment is queued again, as `reap` would.
+
+    False if its spec does not say `retry_on_loss`, it lost too much before, or it is to be cancelled: then nothing has
+    changed, and the attempt is still the worker's to finish.
+    """
+    with db.write() as connection:
+        if _ended_as(connection, lease, Status.QUEUED, failure):
+            return True
+        fenced_update(connection, lease)
+        here = and_(fence(lease), ~_CANCELLED, _AGAIN)
+        return bool(
+            _move(
+                connection,
+                Status.RUNNING,
+                Status.QUEUED,
+                here,
+                failure.detail,
+                failure=failure,
+                **_loss(Status.QUEUED),
+            )
+        )
+
+
 def request_cancel(db: Database, experiment_id: ExperimentId) -> Status:
     """Cancel what waits; ask the worker of what runs. Terminal states stay as they are. Returns the status after it."""
     named = experiments.c.id == experiment_id
@@ -241,19 +268,16 @@ def reap(db: Database) -> tuple[ExperimentId, ...]:
     expired = and_(is_status(Status.RUNNING), experiments.c.lease_expires_at < now_us())
     # Rows that a heartbeat or another reaper holds are skipped: waiting for several at once could deadlock.
     free = experiments.c.id.in_(select(experiments.c.id).where(expired).with_for_update(skip_locked=True))
-    cancelled = experiments.c.cancel_requested_at.is_not(None)
-    again = experiments.c.retry_on_loss & (experiments.c.losses < MAX_LOSSES - 1)
     outcomes = (
-        (Status.CANCELLED, cancelled),
-        (Status.QUEUED, ~cancelled & again),
-        (Status.FAILED, ~cancelled & ~again),
+        (Status.CANCELLED, _CANCELLED),
+        (Status.QUEUED, ~_CANCELLED & _AGAIN),
+        (Status.FAILED, ~_CANCELLED & ~_AGAIN),
     )
     with db.read() as connection:
         if not connection.execute(select(literal(1)).where(expired).limit(1)).all():
             return ()
     failure = Failure(code=FailureCode.WORKER_LOST, detail="the worker stopped sending heartbeats")
     reaped: list[ExperimentId] = []
-    last_in_queue: dict[str, Any] = {"queued_at": now_us()}
     with db.write() as connection:
         for target, condition in outcomes:
             moved = _move(
@@ -263,11 +287,15 @@ def reap(db: Database) -> tuple[ExperimentId, ...]:
                 and_(expired, free, condition),
                 "worker lost",
                 failure=failure,
-                losses=experiments.c.losses + 1,
-                **(last_in_queue if target is Status.QUEUED else {}),
+                **_loss(target),
             )
             reaped += [ExperimentId(row.id) for row in moved]
     return tuple(reaped)
+
+
+def _loss(target: Status) -> dict[str, Any]:
+    """What a loss does to an experiment besides; one that is queued again goes to the end."""
+    return {"losses": experiments.c.losses + 1} | ({"queued_at": now_us()} if target is Status.QUEUED else {})
 
 
 def _ended_as(connection: Connection, lease: Lease, status: Status, failure: Failure | None = None) -> bool:

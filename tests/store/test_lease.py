@@ -18,6 +18,7 @@ WRITES: dict[str, Callable[[Database, Lease], object]] = {
     "succeed": lambda db, lease: queue.finish(db, lease, Status.SUCCEEDED, results={}, reason="stale"),
     "fail": lambda db, lease: queue.finish(db, lease, Status.FAILED, failure=A_FAILURE, reason="stale"),
     "cancel": lambda db, lease: queue.finish(db, lease, Status.CANCELLED, reason="stale"),
+    "lose": lambda db, lease: queue.lose(db, lease, A_FAILURE),
     "hand back": lambda db, lease: queue.hand_back(db, lease, "stale"),
     "save an arm": lambda db, lease: trials.save_arm(db, lease, a_resolved_arm()),
     "save a trial": lambda db, lease: trials.save_trial(db, lease, a_result(), a_trial()),

@@ -476,6 +476,31 @@ def test_an_experiment_that_wants_it_is_queued_again_behind_the_others(db: Datab
     assert lost.failure.code is FailureCode.WORKER_LOST
 
 
+def test_an_attempt_that_lost_its_ray_is_queued_again_where_its_spec_wants_it(db: Database) -> None:
+    lease = start(db, limits={"retry_on_loss": True})
+    other = submit(db)
+
+    assert queue.lose(db, lease, A_FAILURE)
+    assert queue.lose(db, lease, A_FAILURE), "the acknowledgement was lost"
+
+    assert claim(db).experiment_id == other
+    assert claim(db) == queue.Lease(lease.experiment_id, 2, "worker-1")
+    first = experiments.get(db, lease.experiment_id).attempts[0]
+    assert (first.outcome, first.failure) == (Status.QUEUED, A_FAILURE)
+
+
+@pytest.mark.parametrize(("wanted", "cancelled"), [(False, False), (True, True)])
+def test_an_attempt_that_lost_its_ray_is_else_its_worker_s_to_end(db: Database, wanted: bool, cancelled: bool) -> None:
+    lease = start(db, limits={"retry_on_loss": wanted})
+    if cancelled:
+        queue.request_cancel(db, lease.experiment_id)
+
+    assert not queue.lose(db, lease, A_FAILURE)
+
+    queue.finish(db, lease, Status.FAILED, failure=A_FAILURE, reason="lost")
+    assert experiments.get(db, lease.experiment_id).item.failure == A_FAILURE
+
+
 def test_an_experiment_that_kills_every_worker_is_given_up(db: Database) -> None:
     experiment_id = submit(db, limits={"retry_on_loss": True})
 

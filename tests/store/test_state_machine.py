@@ -39,6 +39,11 @@ class Model:
     losses: int = 0
     history: list[Status] = field(default_factory=lambda: [Status.QUEUED])
 
+    @property
+    def may_lose(self) -> bool:
+        """Whether one more loss is no end."""
+        return self.retry_on_loss and self.losses + 1 < queue.MAX_LOSSES
+
     def becomes(self, status: Status, owner: str | None = None) -> None:
         self.status = status
         self.owner = owner
@@ -116,7 +121,7 @@ class Queue(RuleBasedStateMachine):
             assert queue.hand_back(self.db, lease, "draining") is target
             model.becomes(target)
             self.ended[lease] = (target, None)
-        elif lease in self.ended and self.ended[lease][0] in {Status.CANCELLED, Status.QUEUED}:
+        elif self.ended.get(lease) in {(Status.CANCELLED, None), (Status.QUEUED, None)}:
             assert queue.hand_back(self.db, lease, "draining") is self.ended[lease][0]  # a repetition
         else:
             self._is_refused(lambda: queue.hand_back(self.db, lease, "draining"))
@@ -133,20 +138,36 @@ class Queue(RuleBasedStateMachine):
 
     @precondition(lambda self: self.leases)
     @rule(which=any_lease)
-    def lose(self, which: int) -> None:
+    def be_lost(self, which: int) -> None:
         lease = self._lease(which)
         if not self._holds(lease):
             return
         expire(self.db, lease.experiment_id)
         assert queue.reap(self.db) == (lease.experiment_id,)
         model = self.models[lease.experiment_id]
+        again = model.may_lose
         model.losses += 1
         if model.cancel_requested:
             model.becomes(Status.CANCELLED)
-        elif model.retry_on_loss and model.losses < queue.MAX_LOSSES:
-            model.becomes(Status.QUEUED)
         else:
-            model.becomes(Status.FAILED)
+            model.becomes(Status.QUEUED if again else Status.FAILED)
+
+    @precondition(lambda self: self.leases)
+    @rule(which=any_lease)
+    def lose(self, which: int) -> None:
+        lease = self._lease(which)
+        if self._holds(lease):
+            model = self.models[lease.experiment_id]
+            again = model.may_lose and not model.cancel_requested
+            assert queue.lose(self.db, lease, A_FAILURE) is again
+            if again:
+                model.losses += 1
+                model.becomes(Status.QUEUED)
+                self.ended[lease] = (Status.QUEUED, A_FAILURE)
+        elif self.ended.get(lease) == (Status.QUEUED, A_FAILURE):
+            assert queue.lose(self.db, lease, A_FAILURE)  # a repetition
+        else:
+            self._is_refused(lambda: queue.lose(self.db, lease, A_FAILURE))
 
     @invariant()
     def the_database_agrees(self) -> None:

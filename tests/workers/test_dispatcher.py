@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from app.errors import FailureCode
+from app.errors import FailureCode, RayLost
 from app.experiment.lifecycle import Status
 from app.experiment.records import Conditions, ResolvedArm
 from app.experiment.resolution import ArmSettings
@@ -149,3 +149,18 @@ def test_an_arm_that_fails_twice_in_a_row_ends_the_experiment(ran: Ran) -> None:
     assert row.item.failure is not None
     assert row.item.failure.code is FailureCode.ENGINE_DIED
     assert row.item.failure.detail == "the spec says that trial 2 fails"  # both of async's, in the order ABBA
+
+
+@pytest.mark.parametrize(("wanted", "status"), [(False, Status.FAILED), (True, Status.QUEUED)])
+def test_a_lost_ray_ends_the_attempt_and_the_experiment_unless_its_spec_wants_another(
+    ran: Ran, monkeypatch: pytest.MonkeyPatch, wanted: bool, status: Status
+) -> None:
+    def reserve(*_: object) -> None:
+        raise RayLost("Ray's raylet is gone")
+
+    monkeypatch.setattr(NoCluster, "reserve", reserve)
+    row = ran(quick(limits={"retry_on_loss": wanted}))
+    assert row.item.status is status
+    (attempt,) = row.attempts
+    assert attempt.failure is not None
+    assert attempt.failure.code is FailureCode.RAY_LOST
