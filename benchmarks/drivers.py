@@ -1,9 +1,11 @@
 """What the harness costs: each driver against a bare loop that does nothing but call vLLM.
 
-    python -m benchmarks.drivers [--driver llm] [--pairs 60] [--samples 4 32] [--tokens 128] [--model tiny-qwen2]
+    python -m benchmarks.drivers [--driver llm] [--bare generate] [--pairs 60] [--samples 4 32] [--tokens 128]
+        [--model tiny-qwen2]
 
 Both use the same engine and, in each pair, the same requests, in alternating order. The ratio is the driver's reported
-throughput over the bare loop's: 1 is free, below 1 is what the harness costs. Needs vLLM.
+throughput over the bare loop's: 1 is free, below 1 is what the harness costs. `llm` is compared with `LLM.generate`, or
+with `--bare steps` with the loop inside it, which its driver runs too. Needs vLLM.
 """
 
 import argparse
@@ -24,7 +26,7 @@ from workers.drivers import make_driver
 from workers.drivers.base import Batch, Rollout
 from workers.workload import Workload
 
-Bare = Callable[[Any, Batch, list[Any]], float]
+Bare = Callable[[Any, Batch, list[Any]], float]  # driver, requests, their sampling parameters: seconds
 
 DRIVERS: dict[str, dict[str, Any]] = {
     "llm": {"profile": "vllm-sync"},
@@ -67,11 +69,25 @@ def experiment(arguments: argparse.Namespace, samples: int) -> Experiment:
     )
 
 
-def bare_llm(driver: Any, batch: Batch, params: list[Any]) -> float:
+def bare_generate(driver: Any, batch: Batch, params: list[Any]) -> float:
     """`LLM.generate`, seconds."""
     prompts = [{"prompt_token_ids": list(request.prompt_token_ids)} for request in batch.requests]
     began = time.monotonic()
     driver._llm.generate(prompts, params, use_tqdm=False)
+    return time.monotonic() - began
+
+
+def bare_steps(driver: Any, batch: Batch, params: list[Any]) -> float:
+    """`LLMEngine.add_request` for each, and `step` until all are done, seconds."""
+    from vllm.inputs.engine import tokens_input
+
+    engine = driver._llm.llm_engine
+    prompts = [tokens_input(list(request.prompt_token_ids)) for request in batch.requests]
+    began = time.monotonic()
+    for index, prompt in enumerate(prompts):
+        engine.add_request(f"bare-{index}", prompt, params[index])
+    while engine.has_unfinished_requests():
+        engine.step()
     return time.monotonic() - began
 
 
@@ -91,6 +107,9 @@ def bare_async_llm(driver: Any, batch: Batch, params: list[Any]) -> float:
         return time.monotonic() - began
 
     return float(driver._await(everything()))
+
+
+BARE_LLM: dict[str, Bare] = {"generate": bare_generate, "steps": bare_steps}
 
 
 def sampling_params(batch: Batch, settings: Any) -> list[Any]:
@@ -149,6 +168,7 @@ def main() -> None:
     """Print one row per size."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--driver", choices=DRIVERS, default="llm")
+    parser.add_argument("--bare", choices=BARE_LLM, default="generate", help="what an llm driver is compared with")
     parser.add_argument("--pairs", type=int, default=60)
     parser.add_argument("--samples", type=int, nargs="+", default=[32])
     parser.add_argument("--tokens", type=int, default=128)
@@ -162,7 +182,7 @@ def main() -> None:
     for samples in arguments.samples:
         spec = experiment(arguments, samples)
         workload = Workload(spec, resolve(spec), started.vocab_size, driver.encode)
-        bare = bare_llm if arguments.driver.startswith("llm") else bare_async_llm
+        bare = BARE_LLM[arguments.bare] if arguments.driver.startswith("llm") else bare_async_llm
         pairs = run_pairs(driver, bare, workload, arm.driver, arguments.pairs)
         print(row(arguments.driver, samples, arguments.tokens, pairs), flush=True)
     driver.stop()

@@ -1,4 +1,4 @@
-"""The API as a process of its own."""
+"""The service as processes of its own: the API alone, or all of it."""
 
 import os
 import signal
@@ -35,11 +35,11 @@ class Service:
 
 def environment(settings: Settings) -> dict[str, str]:
     """What a child needs to have these settings and no others."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("ROLLOUT_LAB_")}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("ROLLOUT_LAB_") and k != "RAY_ADDRESS"}
     return (
         kept
         | {
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
             "ROLLOUT_LAB_DATA_DIR": str(settings.data_dir),
             "ROLLOUT_LAB_HOST": settings.host,
             "ROLLOUT_LAB_PORT": str(settings.port),
@@ -70,13 +70,39 @@ def serving(settings: Settings) -> Iterator[Service]:
         with httpx.Client(base_url=url, timeout=30.0, limits=httpx.Limits(), trust_env=False) as http:
             yield Service(url, db, http, process, settings.data_dir / "server.log")
     finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(15)
-        finally:
-            process.kill()
-            process.wait()
-            db.dispose()
+        db.dispose()
+        _end(process, 15.0)
+
+
+@contextmanager
+def serving_all(settings: Settings, **more: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`rollout-lab serve`, with a worker and a Ray of its own; its log goes to the settings' directory."""
+    with log_of(settings).open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "app.cli", "serve"],
+            env=environment(settings) | more,
+            cwd=settings.data_dir,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield process
+    finally:
+        _end(process, 45.0)
+
+
+def log_of(settings: Settings) -> Path:
+    """What `serving_all` prints."""
+    return settings.data_dir / "serve.log"
+
+
+def _end(process: subprocess.Popen[bytes], within_s: float) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(within_s)
+    finally:
+        process.kill()
+        process.wait()
 
 
 def free_port() -> int:

@@ -58,6 +58,8 @@ class Cluster:
         # Ray runs its workers at the lowest priority but four: anything else on the host would slow the engines first.
         os.environ.setdefault("RAY_worker_niceness", "0")
         if not self._address:
+            # Else Ray starts an idle process per CPU, none of which an actor with an environment of its own can use.
+            os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
             os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(_HEAD_TIMEOUT_S))
         with _signal_handlers_kept():
             ray.init(

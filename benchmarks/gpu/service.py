@@ -1,8 +1,6 @@
 """The real service, as its user starts it, and experiments on it."""
 
-import os
 import secrets
-import signal
 import subprocess
 import sys
 import tempfile
@@ -26,15 +24,13 @@ from app.store.parquet import records_of_table, samples_of_table
 from benchmarks.gpu.budget import Deadline
 from benchmarks.gpu.digest import Evidence
 from benchmarks.gpu.telemetry import parse_smi
-from tests.live import free_port
+from tests.live import environment, free_port, serving_all
 
 Object = dict[str, Any]
 
 CLOSING_S = 25.0  # until a cancelled experiment has ended, results are written and the service is gone
 _POLL_S = 1.0
 _READY_S = 120.0
-_STOP_S = 45.0
-_ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -43,6 +39,7 @@ class Lab:
 
     client: Client
     db: Database
+    settings: Settings
 
     def run(self, spec: Object, deadline: Deadline) -> Object:
         """Submit a spec and wait for its end, which is brought about where the deadline comes first."""
@@ -75,7 +72,7 @@ class Lab:
                 "--url",
                 url,
             ],
-            env=_environment(),
+            env=environment(self.settings),
             check=True,
         )
         records = httpx.get(
@@ -109,40 +106,20 @@ def serving(folder: Path) -> Iterator[Lab]:
     """`rollout-lab serve` on SQLite in the folder, with a worker and a Ray of its own; ended afterwards."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = Settings(data_dir=folder.absolute(), port=free_port())
-    with (folder / "serve.log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "app.cli", "serve"],
-            env=_environment()
-            | {"ROLLOUT_LAB_DATA_DIR": str(settings.data_dir), "ROLLOUT_LAB_PORT": str(settings.port)},
-            stdout=log,
-            stderr=log,
-        )
-    db = Database(settings.url)
-    try:
-        with Client(f"http://127.0.0.1:{settings.port}") as client:
-            _wait_until_ready(client, process)
-            _cancel_leftovers(client)
-            yield Lab(client, db)
-    finally:
-        db.dispose()
-        process.send_signal(signal.SIGTERM)
+    with serving_all(settings) as process, Client(f"http://127.0.0.1:{settings.port}") as client:
+        _wait_until_ready(client, process)
+        _cancel_leftovers(client)
+        db = Database(settings.url)
         try:
-            process.wait(_STOP_S)
+            yield Lab(client, db, settings)
         finally:
-            process.kill()
-            process.wait()
+            db.dispose()
 
 
 def engine_logs_since(began: float) -> list[Path]:
     """What engines have printed that were started since then (seconds since the epoch), oldest first."""
     logs = Path(tempfile.gettempdir()).glob("rollout-lab-arm-*.log")
     return sorted((log for log in logs if log.stat().st_mtime >= began), key=lambda log: log.stat().st_mtime)
-
-
-def _environment() -> dict[str, str]:
-    """Ours, without settings of another service or its Ray; the modules of this checkout are found from anywhere."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("ROLLOUT_LAB_") and k != "RAY_ADDRESS"}
-    return kept | {"PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))}
 
 
 def _wait_until_ready(client: Client, process: subprocess.Popen[bytes]) -> None:

@@ -16,5 +16,6 @@ from tests.live import serving
 def lab(migrated_sqlite: Path, tmp_path: Path) -> Iterator[Lab]:
     """A service that benchmarks.gpu finds running; the test is its worker."""
     shutil.copyfile(migrated_sqlite, tmp_path / "rollout-lab.sqlite")
-    with serving(Settings(data_dir=tmp_path)) as service, Client(service.url) as client:
-        yield Lab(client, service.db)
+    settings = Settings(data_dir=tmp_path)
+    with serving(settings) as service, Client(service.url) as client:
+        yield Lab(client, service.db, settings)

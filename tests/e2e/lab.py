@@ -1,8 +1,5 @@
 """The whole service as its user starts it: `rollout-lab serve`, with its worker, its Ray and its engines."""
 
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +11,8 @@ import httpx
 import psutil
 
 from app.settings import Settings
-from tests.live import environment, eventually, free_port
-from workers.processes import WORKER_MARK, marked
+from tests.live import eventually, free_port, log_of, serving_all
+from workers.processes import WORKER_MARK, marked, title
 
 _POLL_S = 0.3  # the engines under test share two cores with the service that is asked
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "RAY_USAGE_STATS_ENABLED": "0"}
@@ -68,12 +65,12 @@ class Lab:
 
         return eventually(look, within_s, _POLL_S)
 
-    def engine_processes(self, title: str = "") -> tuple[psutil.Process, ...]:
+    def engine_processes(self, called: str = "") -> tuple[psutil.Process, ...]:
         """Processes of this service's engines: `VLLM::EngineCore`, `VLLM::Worker`, or all."""
         ours = str(self.data_dir)
         of_this_service = {process.pid for process in marked("ROLLOUT_LAB_DATA_DIR", ours.__eq__)}
         engines = marked(WORKER_MARK, lambda _: True)
-        return tuple(p for p in engines if p.pid in of_this_service and title in _title(p))
+        return tuple(p for p in engines if p.pid in of_this_service and called in title(p.pid))
 
     def no_engine_is_left(self, within_s: float = 20.0) -> bool:
         """Whether every process of every engine ends in time."""
@@ -99,31 +96,8 @@ class Lab:
 def running_lab(data_dir: Path, lease_s: float = 6.0, database_url: str | None = None) -> Iterator[Lab]:
     """`rollout-lab serve`, on SQLite if no database is named; everything it started is gone afterwards."""
     settings = Settings(data_dir=data_dir, port=free_port(), lease_s=lease_s, database_url=database_url)
-    log = data_dir / "serve.log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "app.cli", "serve"],
-            env=environment(settings) | OFFLINE,
-            cwd=data_dir,
-            stdout=out,
-            stderr=out,
-        )
     url = f"http://127.0.0.1:{settings.port}"
-    try:
+    with serving_all(settings, **OFFLINE):
         eventually(lambda: httpx.get(f"{url}/readyz", timeout=60.0).json()["status"] == "ready", 120.0, _POLL_S)
         with httpx.Client(base_url=url, timeout=60.0, trust_env=False) as http:
-            yield Lab(http, url, data_dir, log)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(45)
-        finally:
-            process.kill()
-            process.wait()
-
-
-def _title(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.NoSuchProcess:
-        return ""
+            yield Lab(http, url, data_dir, log_of(settings))
