@@ -30,7 +30,8 @@ class Checkout:
 
     def start(self, output: int, **environment: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [self.directory / "demo"],
+            # What starts tests in the background may have them ignore SIGINT, which bash could not undo.
+            ["env", "--default-signal=INT", self.directory / "demo"],
             cwd="/",
             env={"PATH": "/usr/bin:/bin", "ROLLOUT_LAB_PORT": str(self.port), **environment},
             stdin=subprocess.DEVNULL,
