@@ -218,6 +218,7 @@ def get_experiment(request: Request, db: Db, experiment_id: Id) -> Response:
 )
 def cancel(request: Request, db: Db, experiment_id: Id) -> Response:
     """Cancel what waits at once; ask what runs to stop. An experiment at its end stays as it is."""
+    experiments.get(db, ExperimentId(experiment_id))  # what another version wrote is refused before it is cancelled
     status = queue.request_cancel(db, ExperimentId(experiment_id))
     view = view_of(request, experiments.get(db, ExperimentId(experiment_id)))
     return Response(view.model_dump_json(), status_code=200 if status.terminal else 202, media_type="application/json")

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
-from app.store import queue
+from app.store import experiments, queue
 from app.store.engine import Database
 from app.store.tables import experiments as table
 from tests.api.specs import SPEC
@@ -53,6 +53,14 @@ def test_a_spec_of_another_version_is_said_to_be_one(client: TestClient, db: Dat
     assert found.status_code == 409
     assert found.json()["type"] == "/v1/problems/unreadable-spec"
     assert "cannot read 2 of its fields: arms, model" in found.json()["detail"]
+
+
+def test_a_spec_of_another_version_is_not_cancelled_either(client: TestClient, db: Database) -> None:
+    experiment = queue.enqueue(db, a_simulated_spec(name="strange")).experiment_id
+    rewrite(db, spec={"arms": "of another kind"})
+
+    assert client.post(f"{HERE}/{experiment}/cancel").status_code == 409
+    assert experiments.get_item(db, experiment).status == "queued"
 
 
 def test_a_spec_of_another_version_is_listed_and_spares_the_others(client: TestClient, db: Database) -> None:
