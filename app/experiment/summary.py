@@ -22,7 +22,8 @@ def summary_sentence(
     failure: Failure | None = None,
     withheld: str | None = None,
 ) -> str:
-    """What became of the experiment, then one finding per candidate on output throughput.
+    """What became of the experiment, then one finding per candidate on output throughput; several stand on lines of
+    their own.
 
     `withheld`: why there may be no verdict yet.
     """
@@ -34,7 +35,8 @@ def summary_sentence(
     elif blocks_done or status is Status.SUCCEEDED:
         findings += [_finding(comparison, resolved, withheld) for comparison in main]
     simulated = ["Simulated."] if resolved.simulated else []
-    return " ".join([*simulated, *news, *findings])
+    beginning = " ".join([*simulated, *news])
+    return (" " if len(findings) == 1 else "\n").join(filter(None, [beginning, *findings]))
 
 
 def percent(number: float, *, signed: bool = False) -> str:

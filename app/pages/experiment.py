@@ -127,7 +127,7 @@ def findings_of(db: Database, subject: Subject, choice: Choice) -> dict[str, Any
     many, main = len(subject.arms) > SIDE_BY_SIDE, only_comparison(subject)
     figures = {name: FIGURES[name](db, subject, choice) for name in ("verdict", "metrics", "pairs", "noise")}
     return {
-        "sentence": unbroken(isolated_in(results.summary, subject.arms)),
+        "sentences": unbroken(isolated_in(results.summary, subject.arms)).splitlines(),
         "verdict": None if main is None else main.verdict.value,
         "small": main is not None and main.within_margin and main.verdict in {Verdict.SLOWER, Verdict.FASTER},
         "tally": tally(results),

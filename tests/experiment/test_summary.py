@@ -211,7 +211,7 @@ def test_every_candidate_gets_a_sentence() -> None:
     spec = a_spec(arms=[{"name": name, "profile": "vllm-sync"} for name in ("sync", "async", "third")])
     sentence = said(a_comparison(), a_comparison(candidate="third"), spec=spec)
     assert sentence.count("same within 2 %.") == 2
-    assert " third is 0.2 % slower than sync" in sentence
+    assert "\nthird is 0.2 % slower than sync" in sentence, "each on a line of its own"
 
 
 def test_other_metrics_are_left_to_the_table() -> None:
