@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
-from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, func, insert, literal, select, update
+from sqlalchemy import Connection, and_, func, insert, literal, select, update
 
 from app.errors import Conflict, FailureCode, IdempotencyMismatch, LeaseLost, NotFound, UnreadableSpec
-from app.experiment.lifecycle import TRANSITIONS, Failure, Progress, Status
+from app.experiment.lifecycle import Failure, Progress, Status
 from app.experiment.spec import Experiment
 from app.store.clock import microseconds, now_us
 from app.store.dialects import insert_unless_present
@@ -22,7 +22,8 @@ from app.store.experiments import ExperimentRow, submitted_row
 from app.store.ids import ExperimentId
 from app.store.lease import Lease, fence, fenced_update, lost
 from app.store.submission import row_of
-from app.store.tables import attempts, events, experiment_labels, experiments, is_status
+from app.store.tables import attempts, experiment_labels, experiments, is_status
+from app.store.transitions import append_event, failure_document, move
 
 __all__ = [
     "Beat",
@@ -94,7 +95,7 @@ def enqueue(
                 insert(experiment_labels),
                 [{"experiment_id": row["id"], "key": key, "value": value} for key, value in spec.labels.items()],
             )
-        _append_event(connection, row["id"], None, Status.QUEUED, 0, None, "submitted")
+        append_event(connection, row["id"], None, Status.QUEUED, 0, None, "submitted")
         return Enqueued(row["id"], created=True, row=submitted_row(connection, row, spec, at))
 
 
@@ -142,7 +143,7 @@ def claim(db: Database, owner: str, lease_s: float) -> Claim | None:
         .scalar_subquery()
     )
     with db.write(CLAIM_TIMEOUT_S) as connection:
-        for row in _move(
+        for row in move(
             connection,
             Status.QUEUED,
             Status.RUNNING,
@@ -157,7 +158,7 @@ def claim(db: Database, owner: str, lease_s: float) -> Claim | None:
             except UnreadableSpec as error:
                 # Left alone, it would kill every worker that claims it.
                 failure = Failure(code=FailureCode.INTERNAL, detail=error.detail)
-                _move(connection, Status.RUNNING, Status.FAILED, fence(lease), failure.detail, failure=failure)
+                move(connection, Status.RUNNING, Status.FAILED, fence(lease), failure.detail, failure=failure)
     return None
 
 
@@ -185,7 +186,7 @@ def finish(
         raise ValueError(f"an attempt cannot end as {status} with failure={failure!r}")
     document = results.model_dump(mode="json") if isinstance(results, BaseModel) else results
     with db.write() as connection:
-        moved = _move(
+        moved = move(
             connection,
             Status.RUNNING,
             status,
@@ -212,7 +213,7 @@ def hand_back(db: Database, lease: Lease, reason: str) -> Status:
                 if _ended_as(connection, lease, target):
                     return target
             raise
-        _move(connection, Status.RUNNING, target, fence(lease), reason)
+        move(connection, Status.RUNNING, target, fence(lease), reason)
         return target
 
 
@@ -228,7 +229,7 @@ def lose(db: Database, lease: Lease, failure: Failure) -> bool:
         fenced_update(connection, lease)
         here = and_(fence(lease), ~_CANCELLED, _AGAIN)
         return bool(
-            _move(
+            move(
                 connection,
                 Status.RUNNING,
                 Status.QUEUED,
@@ -249,7 +250,7 @@ def request_cancel(db: Database, experiment_id: ExperimentId) -> Status:
             raise NotFound(f"there is no experiment {experiment_id}")
         status = Status(found)
         if status is Status.QUEUED:
-            _move(connection, Status.QUEUED, Status.CANCELLED, named, "cancelled while queued")
+            move(connection, Status.QUEUED, Status.CANCELLED, named, "cancelled while queued")
             return Status.CANCELLED
         if status is Status.RUNNING:
             first = func.coalesce(experiments.c.cancel_requested_at, now_us())
@@ -280,7 +281,7 @@ def reap(db: Database) -> tuple[ExperimentId, ...]:
     reaped: list[ExperimentId] = []
     with db.write() as connection:
         for target, condition in outcomes:
-            moved = _move(
+            moved = move(
                 connection,
                 Status.RUNNING,
                 target,
@@ -307,106 +308,4 @@ def _ended_as(connection: Connection, lease: Lease, status: Status, failure: Fai
             attempts.c.owner == lease.owner,
         )
     ).one_or_none()
-    return ended is not None and (ended.outcome, ended.failure) == (status, _document(failure))
-
-
-# --- the one statement that changes a status -----------------------------------------------------------------------
-
-
-def _move(
-    connection: Connection,
-    origin: Status,
-    target: Status,
-    condition: ColumnElement[bool],
-    reason: str,
-    *,
-    owner: str | None = None,
-    failure: Failure | None = None,
-    **values: Any,
-) -> tuple[Row[Any], ...]:
-    """Every experiment in ``origin`` that meets the condition goes to ``target``; its event goes with it."""
-    if target not in TRANSITIONS[origin]:
-        raise ValueError(f"no experiment goes from {origin} to {target}")
-    cause = _document(failure)
-    moved = connection.execute(
-        update(experiments)
-        .where(is_status(origin), condition)
-        .values(
-            status=target,
-            version=experiments.c.version + 1,
-            **_consequences(target, owner, cause),
-            **values,
-        )
-        .returning(experiments.c.id, experiments.c.attempt, experiments.c.spec, experiments.c.retry_of)
-    ).all()
-    for row in moved:
-        if target is Status.RUNNING:
-            _begin_attempt(connection, row, owner)
-        worker = _end_attempt(connection, row, target, cause) if origin is Status.RUNNING else owner
-        _append_event(connection, row.id, origin, target, row.attempt, worker, reason, cause)
-    return tuple(moved)
-
-
-def _consequences(target: Status, owner: str | None, cause: dict[str, Any] | None) -> dict[str, Any]:
-    """What else is true of an experiment in this state."""
-    if target is Status.RUNNING:
-        return {
-            "attempt": experiments.c.attempt + 1,
-            "owner": owner,
-            "started_at": now_us(),
-            "heartbeat_at": now_us(),
-        }
-    unowned: dict[str, Any] = {"owner": None, "lease_expires_at": None}
-    if target is Status.QUEUED:
-        return unowned | {"progress": None}
-    return unowned | {"finished_at": now_us(), "failure": cause if target is Status.FAILED else None}
-
-
-def _begin_attempt(connection: Connection, row: Row[Any], owner: str | None) -> None:
-    connection.execute(
-        insert(attempts).values(experiment_id=row.id, attempt=row.attempt, owner=owner, started_at=now_us())
-    )
-
-
-def _end_attempt(connection: Connection, row: Row[Any], outcome: Status, cause: dict[str, Any] | None) -> str:
-    owner: str = connection.execute(
-        update(attempts)
-        .where(attempts.c.experiment_id == row.id, attempts.c.attempt == row.attempt)
-        .values(ended_at=now_us(), outcome=outcome, failure=cause)
-        .returning(attempts.c.owner)
-    ).scalar_one()
-    return owner
-
-
-def _append_event(  # noqa: PLR0917 - the columns of a row
-    connection: Connection,
-    experiment_id: ExperimentId,
-    origin: Status | None,
-    target: Status,
-    attempt: int,
-    owner: str | None,
-    reason: str,
-    detail: dict[str, Any] | None = None,
-) -> None:
-    connection.execute(
-        _NEXT_EVENT,
-        {
-            "of": experiment_id,
-            "experiment_id": experiment_id,
-            "from_status": origin,
-            "to_status": target,
-            "attempt": attempt,
-            "owner": owner,
-            "reason": reason,
-            "detail": detail,
-        },
-    )
-
-
-# The experiment's row is locked by then, so no other event of it can take the same number.
-_LAST_EVENT = select(func.coalesce(func.max(events.c.seq), 0)).where(events.c.experiment_id == bindparam("of"))
-_NEXT_EVENT = insert(events).values(seq=_LAST_EVENT.scalar_subquery() + 1, at=now_us())
-
-
-def _document(failure: Failure | None) -> dict[str, Any] | None:
-    return None if failure is None else failure.model_dump(mode="json")
+    return ended is not None and (ended.outcome, ended.failure) == (status, failure_document(failure))

@@ -17,6 +17,7 @@ from app.store.queue import Lease
 from app.store.tables import experiments as table
 from tests.builders import a_simulated_spec
 
+NOBODY = ExperimentId("0" * 16)
 LEASE_S = 30.0
 A_FAILURE = Failure(code=FailureCode.ENGINE_DIED, detail="the engine core is gone", arm="sync")
 

@@ -15,9 +15,7 @@ from app.store.ids import ExperimentId
 from app.store.tables import experiments as table
 from tests.builders import a_simulated_spec
 from tests.store.crowd import crowd_in
-from tests.store.helpers import LEASE_S, claim, fail, start, submit
-
-NOBODY = ExperimentId("0" * 16)
+from tests.store.helpers import LEASE_S, NOBODY, claim, fail, start, submit
 
 
 def ids(page: experiments.ExperimentPage) -> list[ExperimentId]:

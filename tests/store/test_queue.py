@@ -8,17 +8,13 @@ from sqlalchemy import update
 from sqlalchemy.exc import StatementError
 
 from app.errors import Conflict, FailureCode, IdempotencyMismatch, InvalidInput, NotFound
-from app.experiment.lifecycle import TRANSITIONS, Current, Progress, Status, Step
+from app.experiment.lifecycle import Current, Progress, Status, Step
 from app.experiment.workload import Fixed, SyntheticPrompts, Workload
 from app.store import experiments, queue
 from app.store.engine import Database
-from app.store.ids import ExperimentId
 from app.store.tables import experiments as table
 from tests.builders import a_simulated_spec, a_spec
-from tests.store.helpers import A_FAILURE, LEASE_S, changes_of, claim, expire, fail, start, status, submit
-
-NOBODY = ExperimentId("0" * 16)
-
+from tests.store.helpers import A_FAILURE, LEASE_S, NOBODY, changes_of, claim, expire, fail, start, status, submit
 
 # --- submitting ----------------------------------------------------------------------------------------------------
 
@@ -536,17 +532,3 @@ def test_two_reapers_reap_once(db: Database) -> None:
 
     assert sorted(reaped) == sorted(lease.experiment_id for lease in leases)
     assert all(len(changes_of(db, lease.experiment_id)) == 3 for lease in leases)
-
-
-# --- the table of transitions --------------------------------------------------------------------------------------
-
-
-def test_every_status_has_its_transitions() -> None:
-    assert set(TRANSITIONS) == set(Status)
-
-
-@pytest.mark.parametrize("origin", Status)
-def test_no_other_transition_is_possible(db: Database, origin: Status) -> None:
-    for target in set(Status) - TRANSITIONS[origin]:
-        with db.write() as connection, pytest.raises(ValueError, match="no experiment goes"):
-            queue._move(connection, origin, target, table.c.id == NOBODY, "because")
