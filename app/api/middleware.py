@@ -51,7 +51,8 @@ class RequestContext:
                     await internal_error(Request(scope))(scope, receive, named)
             took_s = time.perf_counter() - began
             self._telemetry.observe_request(scope["method"], _template(scope), status, took_s)
-            log = _log.debug if scope["path"] in _QUIET else _log.info
+            # Probes, and polls that found nothing new, would hide everything else.
+            log = _log.debug if scope["path"] in _QUIET or status == 304 else _log.info
             took_ms = round(took_s * 1000, 1)
             log(
                 "request", method=scope["method"], path=scope["path"], status=status, took_ms=took_ms, **_subject(scope)

@@ -30,3 +30,16 @@ def test_a_request_without_a_name_is_given_one_that_the_answer_tells(service: Se
     request_id = response.headers["X-Request-ID"]
     assert response.json()["instance"] == f"urn:rollout-lab:request:{request_id}"
     assert line_with(service, " request ", request_id)["experiment_id"] == "nobody"
+
+
+def test_polls_that_find_nothing_new_leave_no_line(service: Service) -> None:
+    queued = service.http.post("/v1/experiments", json=SPEC).json()["id"]
+    here = f"/v1/experiments/{queued}/results"
+    tag = service.http.get(here, headers={"X-Request-ID": "first-look"}).headers["ETag"]
+    again = service.http.get(here, headers={"X-Request-ID": "second-look", "If-None-Match": tag})
+    assert again.status_code == 304
+    service.http.get(here, headers={"X-Request-ID": "third-look"})
+
+    assert line_with(service, " request ", "first-look")["status"] == "200"
+    assert line_with(service, " request ", "third-look")["status"] == "200"
+    assert "second-look" not in service.log.read_text()
