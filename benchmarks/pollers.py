@@ -14,21 +14,23 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from app.experiment.document import load
 from app.experiment.metrics import TrialSummary
 from app.experiment.plan import Phase
+from app.experiment.spec import Experiment
 from app.settings import Settings
 from app.stats.estimate import NoEstimate, to_ratio
 from app.stats.paired import compare_paired
-from app.store import experiments, trials
+from app.store import trials
 from app.store.engine import Database
 from app.store.ids import ExperimentId
 from benchmarks.load import Connections, request
 from tests.e2e.lab import running_lab
 
 POLLERS, PERIOD_S, CONFIDENCE = 50, 1.0, 0.95
+_LOOK_S = 0.05  # how soon pollers notice that a trial has begun
 SIMULATED: dict[str, Any] = {
     "model": {"preset": "tiny-qwen2"},
     "arms": [{"name": "only", "profile": "simulated", "driver": {"seconds_per_token": 0.03, "pace": 1.0}}],
@@ -66,20 +68,19 @@ def is_polled(number: int) -> bool:
     return number % 4 in {1, 2}
 
 
-async def watch(url: str, db: Database, experiment_id: ExperimentId) -> Pollers:
-    """Poll during every second trial of the experiment, to its end."""
+async def watch(url: str, db: Database, experiment_id: ExperimentId, warmups: int) -> Pollers:
+    """Poll during every second measured trial of the experiment, to its end."""
     async with Connections(url, POLLERS) as connections:
         pollers = Pollers(connections, f"/v1/experiments/{experiment_id}/results")
         running = asyncio.create_task(pollers.run())
-        while not experiments.get_item(db, experiment_id).status.terminal:
+        while not (extent := trials.extent_of(db, experiment_id)).status.terminal:
             if running.done():
                 await running
-            done = len(measured(db, experiment_id))
-            if is_polled(done):
+            if is_polled(extent.trials - warmups):
                 pollers.active.set()
             else:
                 pollers.active.clear()
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(_LOOK_S)
         running.cancel()
         return pollers
 
@@ -99,13 +100,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pollers", description=__doc__)
     parser.add_argument("spec", nargs="?", type=Path, help="a spec with one arm")
     asked: Path | None = parser.parse_args().spec
-    spec = SIMULATED if asked is None else load(asked.read_bytes()).value
+    spec = SIMULATED if asked is None else cast("dict[str, Any]", load(asked.read_bytes()).value)
     load_before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as directory:
         db = Database(Settings(data_dir=Path(directory)).url)
         with running_lab(Path(directory), lease_s=30.0) as lab:
-            experiment_id = ExperimentId(lab.http.post("/v1/experiments", json=spec).json()["id"])
-            pollers = asyncio.run(watch(lab.url, db, experiment_id))
+            experiment_id = ExperimentId(lab.submit(**spec))
+            warmups = Experiment.model_validate(spec).plan.warmup_trials
+            pollers = asyncio.run(watch(lab.url, db, experiment_id, warmups))
             found = measured(db, experiment_id)
         db.dispose()
     pairs = range(0, len(found) - 1, 2)

@@ -199,16 +199,21 @@ def run_experiment(db: Database, cluster: Cluster, settings: Settings, claim: qu
     attempt = Attempt(db, claim, watch)
     with Heartbeat(db, claim.lease, settings.lease_s, attempt.progress, watch):
         try:
-            _measure(attempt, cluster, settings)
-            attempt.finish(Status.SUCCEEDED, "all blocks done")
-        except Cancelled as error:
-            attempt.finish(Status.CANCELLED, error.detail)
-        except Draining as error:
-            attempt.hand_back(error.detail)
+            _run_to_its_end(attempt, cluster, settings)
         except LeaseLost as error:
             log.error("attempt abandoned", detail=error.detail)
-        except ExperimentFailure as error:
-            attempt.fail(error)
+
+
+def _run_to_its_end(attempt: Attempt, cluster: Cluster, settings: Settings) -> None:
+    try:
+        _measure(attempt, cluster, settings)
+        attempt.finish(Status.SUCCEEDED, "all blocks done")
+    except Cancelled as error:
+        attempt.finish(Status.CANCELLED, error.detail)
+    except Draining as error:
+        attempt.hand_back(error.detail)
+    except ExperimentFailure as error:
+        attempt.fail(error)
 
 
 def _measure(attempt: Attempt, cluster: Cluster, settings: Settings) -> None:
