@@ -15,7 +15,7 @@ import pytest
 from app.settings import Settings
 from app.store import queue
 from app.store.engine import Database
-from app.supervisor import children, listen
+from app.supervisor import API_NICENESS, children, listen
 from tests.builders import a_simulated_spec
 from tests.live import ROOT, environment, eventually, free_port
 
@@ -122,6 +122,19 @@ def test_a_killed_supervisor_leaves_nobody_behind(tmp_path: Path) -> None:
         children = [found.pids("api")[0][0], found.pids("worker")[0][0]]
         found.process.kill()
         eventually(lambda: all(map(is_gone, children)))
+
+
+def test_a_child_gives_way_as_it_is_told_to(tmp_path: Path) -> None:
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+    with supervised(tmp_path) as found:
+        ((api, _),), ((worker, _),) = found.pids("api"), found.pids("worker")
+        assert [os.getpriority(os.PRIO_PROCESS, pid) - ours for pid in (api, worker)] == [3, 0]
+
+
+@pytest.mark.parametrize(("with_worker", "niceness"), [(True, [API_NICENESS, 0]), (False, [0])])
+def test_the_api_gives_way_where_there_are_engines_beside_it(with_worker: bool, niceness: list[int]) -> None:
+    with listen("127.0.0.1", 0) as listener:
+        assert [child.niceness for child in children(Settings(), listener, with_worker=with_worker)] == niceness
 
 
 def commands(settings: Settings, *, with_worker: bool) -> dict[str, Sequence[str]]:
