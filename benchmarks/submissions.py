@@ -33,21 +33,21 @@ SPEC: dict[str, Any] = {
 
 
 @contextmanager
-def a_service(database: str) -> Iterator[Service]:
+def a_service(database: str, niceness: int) -> Iterator[Service]:
     """The API on a new database."""
     with tempfile.TemporaryDirectory() as directory:
         if database == "sqlite":
-            yield from _serving(Settings(data_dir=Path(directory)))
+            yield from _serving(Settings(data_dir=Path(directory)), niceness)
         else:
             with running_postgres() as server, server.empty() as url:
-                yield from _serving(Settings(data_dir=Path(directory), database_url=url))
+                yield from _serving(Settings(data_dir=Path(directory), database_url=url), niceness)
 
 
-def _serving(settings: Settings) -> Iterator[Service]:
+def _serving(settings: Settings, niceness: int) -> Iterator[Service]:
     db = Database(settings.url)
     db.upgrade()
     db.dispose()
-    with serving(settings) as service:
+    with serving(settings, niceness) as service:
         yield service
 
 
@@ -59,10 +59,10 @@ async def submit(service: Service, per_s: float, seconds: float) -> list[Reply]:
         return await at_rate(connections, per_s, seconds, lambda _: request("POST", "/v1/experiments", body))
 
 
-def measure(database: str, per_s: float, seconds: float) -> None:
+def measure(database: str, niceness: int, per_s: float, seconds: float) -> None:
     """Print one line."""
     load = os.getloadavg()[0]
-    with a_service(database) as service:
+    with a_service(database, niceness) as service:
         replies = asyncio.run(submit(service, per_s, seconds))
         queued = experiments.counts(service.db)[Status.QUEUED] - 10
     took = sorted(1e3 * reply.took_s for reply in replies)
@@ -84,9 +84,10 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=200.0, help="submissions a second")
     parser.add_argument("--seconds", type=float, default=60.0, help="for how long, on each database")
     parser.add_argument("--database", choices=["sqlite", "postgres"], help="only this")
+    parser.add_argument("--niceness", type=int, default=0, help="of the API: beside a worker it is 10")
     asked = parser.parse_args()
     for database in [asked.database] if asked.database else ["sqlite", "postgres"]:
-        measure(database, asked.rate, asked.seconds)
+        measure(database, asked.niceness, asked.rate, asked.seconds)
 
 
 if __name__ == "__main__":

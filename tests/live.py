@@ -51,13 +51,13 @@ def environment(settings: Settings) -> dict[str, str]:
 
 
 @contextmanager
-def serving(settings: Settings) -> Iterator[Service]:
+def serving(settings: Settings, niceness: int = 0) -> Iterator[Service]:
     """A process that answers; its log goes to the settings' directory."""
     db = Database(settings.url)
     with listen("127.0.0.1", 0) as listener, (settings.data_dir / "server.log").open("wb") as log:
         fd = listener.fileno()
         process = subprocess.Popen(
-            [sys.executable, "-m", "app.server", "--fd", str(fd)],
+            ["nice", "-n", str(niceness), sys.executable, "-m", "app.server", "--fd", str(fd)],
             env=environment(settings),
             cwd=settings.data_dir,
             pass_fds=(fd,),
