@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import os
 import socket
 
 import uvicorn
@@ -18,13 +19,16 @@ def main() -> None:
     """Serve until SIGTERM or SIGINT."""
     parser = argparse.ArgumentParser(prog="python -m app.server", description=__doc__)
     parser.add_argument("--fd", type=int, help="a listening socket; host and port of the settings if absent")
-    fd: int | None = parser.parse_args().fd
+    parser.add_argument("--niceness", type=int, default=0, help="how far to give way to others, once it serves")
+    given = parser.parse_args()
+    fd: int | None = given.fd
     settings = Settings()
     configure_logging(settings)
     listener = listen(settings.host, settings.port) if fd is None else socket.socket(fileno=fd)
     app = create_app(settings)
     gc.collect()
     gc.freeze()  # what has been imported stays: a full collection that walks all of it takes a tenth of a second
+    os.nice(given.niceness)  # threads that start later have it too
     config = uvicorn.Config(
         app,
         log_config=None,

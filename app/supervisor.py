@@ -52,7 +52,6 @@ class Child:
     drain_s: float
     environment: Mapping[str, str]
     inherited_fds: tuple[int, ...] = ()
-    niceness: int = 0
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     _started_at: float = field(default=0.0, init=False)
     _due_at: float = field(default=0.0, init=False)
@@ -92,7 +91,7 @@ class Child:
             stdin=subprocess.DEVNULL,
             pass_fds=self.inherited_fds,
             process_group=0,
-            preexec_fn=lambda: _begin(parent, self.niceness),  # noqa: PLW1509 - the supervisor has one thread
+            preexec_fn=lambda: _die_with(parent),  # noqa: PLW1509 - the supervisor has one thread
         )
         self._started_at = now
         _log.info("process started", name=self.name, pid=self._process.pid)
@@ -140,22 +139,21 @@ def children(settings: Settings, listener: socket.socket, *, with_worker: bool) 
         "PYTHONUNBUFFERED": "1",
     }
     fd = listener.fileno()
+    niceness = API_NICENESS if with_worker else 0
     api = Child(
         name="api",
-        command=[sys.executable, "-m", "app.server", "--fd", str(fd)],
+        command=[sys.executable, "-m", "app.server", "--fd", str(fd), "--niceness", str(niceness)],
         drain_s=API_DRAIN_S,
         environment=environment,
         inherited_fds=(fd,),
     )
     if not with_worker:
         return [api]
-    api.niceness = API_NICENESS
     return [api, Child(name="worker", command=settings.worker, drain_s=WORKER_DRAIN_S, environment=environment)]
 
 
-def _begin(parent: int, niceness: int) -> None:
-    """Between fork and exec: give way to others, and get SIGTERM when the supervisor is gone."""
-    os.nice(niceness)
+def _die_with(parent: int) -> None:
+    """Between fork and exec: get SIGTERM when the supervisor is gone."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:  # it went before it could be asked for

@@ -57,7 +57,7 @@ def serving(settings: Settings, niceness: int = 0) -> Iterator[Service]:
     with listen("127.0.0.1", 0) as listener, (settings.data_dir / "server.log").open("wb") as log:
         fd = listener.fileno()
         process = subprocess.Popen(
-            ["nice", "-n", str(niceness), sys.executable, "-m", "app.server", "--fd", str(fd)],
+            [sys.executable, "-m", "app.server", "--fd", str(fd), "--niceness", str(niceness)],
             env=environment(settings),
             cwd=settings.data_dir,
             pass_fds=(fd,),

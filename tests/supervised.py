@@ -24,14 +24,8 @@ def main() -> None:
     directory = Path(sys.argv[1])
     Supervisor(
         [
-            Child(
-                name,
-                ["sh", "-c", STUB, str(directory / name)],
-                drain_s=600.0,
-                environment=os.environ | extra,
-                niceness=niceness,
-            )
-            for name, extra, niceness in (("api", {"DRAIN_S": "0", "DIES": ""}, 3), ("worker", {}, 0))
+            Child(name, ["sh", "-c", STUB, str(directory / name)], drain_s=600.0, environment=os.environ | extra)
+            for name, extra in (("api", {"DRAIN_S": "0", "DIES": ""}), ("worker", {}))
         ]
     ).run()
 

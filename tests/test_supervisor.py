@@ -124,19 +124,6 @@ def test_a_killed_supervisor_leaves_nobody_behind(tmp_path: Path) -> None:
         eventually(lambda: all(map(is_gone, children)))
 
 
-def test_a_child_gives_way_as_it_is_told_to(tmp_path: Path) -> None:
-    ours = os.getpriority(os.PRIO_PROCESS, 0)
-    with supervised(tmp_path) as found:
-        ((api, _),), ((worker, _),) = found.pids("api"), found.pids("worker")
-        assert [os.getpriority(os.PRIO_PROCESS, pid) - ours for pid in (api, worker)] == [3, 0]
-
-
-@pytest.mark.parametrize(("with_worker", "niceness"), [(True, [API_NICENESS, 0]), (False, [0])])
-def test_the_api_gives_way_where_there_are_engines_beside_it(with_worker: bool, niceness: list[int]) -> None:
-    with listen("127.0.0.1", 0) as listener:
-        assert [child.niceness for child in children(Settings(), listener, with_worker=with_worker)] == niceness
-
-
 def commands(settings: Settings, *, with_worker: bool) -> dict[str, Sequence[str]]:
     with listen("127.0.0.1", 0) as listener:
         return {child.name: child.command for child in children(settings, listener, with_worker=with_worker)}
@@ -148,6 +135,11 @@ def test_the_worker_runs_by_the_command_of_the_settings(monkeypatch: pytest.Monk
     monkeypatch.setenv("ROLLOUT_LAB_WORKER_COMMAND", "'/opt/my gpu/bin/python' -m workers")
     assert commands(Settings(), with_worker=True)["worker"] == ["/opt/my gpu/bin/python", "-m", "workers"]
     assert list(commands(Settings(), with_worker=False)) == ["api"]
+
+
+@pytest.mark.parametrize(("with_worker", "niceness"), [(True, API_NICENESS), (False, 0)])
+def test_the_api_gives_way_where_there_are_engines_beside_it(with_worker: bool, niceness: int) -> None:
+    assert commands(Settings(), with_worker=with_worker)["api"][-2:] == ["--niceness", str(niceness)]
 
 
 def test_the_service_outlives_its_api_process_and_keeps_nobody_out(tmp_path: Path) -> None:

@@ -43,3 +43,4 @@ def test_polls_that_find_nothing_new_leave_no_line(service: Service) -> None:
     assert line_with(service, " request ", "first-look")["status"] == "200"
     assert line_with(service, " request ", "third-look")["status"] == "200"
     assert "second-look" not in service.log.read_text()
+    service.http.post(f"/v1/experiments/{queued}/cancel")

@@ -1,0 +1,23 @@
+"""python -m app.server."""
+
+import os
+from pathlib import Path
+
+from app.settings import Settings
+from tests.live import Service, serving
+
+
+def threads(service: Service) -> dict[int, int]:
+    """Every thread's niceness; those that a library has started while it was imported keep their own."""
+    ids = [int(path.name) for path in Path(f"/proc/{service.process.pid}/task").iterdir()]
+    return {thread: os.getpriority(os.PRIO_PROCESS, thread) for thread in ids}
+
+
+def test_it_gives_way_once_it_serves(tmp_path: Path) -> None:
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+    with serving(Settings(data_dir=tmp_path), niceness=3) as service:
+        before = threads(service)
+        assert before[service.process.pid] == ours + 3
+        assert service.http.get("/v1/profiles").is_success
+        answering = threads(service).items() - before.items()
+    assert {niceness for _, niceness in answering} == {ours + 3}
