@@ -9,6 +9,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 CONNECTIONS = 32
+_END_OF_HEAD = b"\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +43,27 @@ class Connections:
         """Send and wait for the reply; ``due`` is when it should have left, on the monotonic clock."""
         reader, writer = await self._free.get()
         if reader.at_eof():  # the service has closed what was idle for some seconds
-            writer.close()
-            reader, writer = await asyncio.open_connection(self._host, self._port)
+            reader, writer = await self._instead_of(writer)
         writer.write(request)
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        try:
+            received = await reader.readuntil(_END_OF_HEAD)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            if not request.startswith(b"GET "):
+                raise
+            # It was just about to close it; what only asks may ask again.
+            reader, writer = await self._instead_of(writer)
+            writer.write(request)
+            received = await reader.readuntil(_END_OF_HEAD)
+        head = received.decode("latin-1")
         lines = (line.split(": ", 1) for line in head.split("\r\n")[1:-2])
         fields = {name.lower(): value for name, value in lines}
         body = await reader.readexactly(int(fields.get("content-length", "0")))
         self._free.put_nowait((reader, writer))
         return Reply(int(head.split(" ", 2)[1]), fields.get("etag"), body, time.monotonic() - due)
+
+    async def _instead_of(self, writer: asyncio.StreamWriter) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        writer.close()
+        return await asyncio.open_connection(self._host, self._port)
 
 
 def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
