@@ -30,8 +30,8 @@ API_DRAIN_S = 10.0
 _LOOK_EVERY_S = 0.2
 _LONGEST_PAUSE_S = 30.0
 _STABLE_AFTER_S = 60.0
-# The API gives way to engines on the same host: with 50 clients polling it cost a CPU engine 6 % of its throughput on
-# two cores at equal priority, and 1 % at this one (benchmarks/pollers.py).
+# The API gives way to engines on the same host: at equal priority polls cost one a measurable share of its throughput.
+# benchmarks/pollers.py measures it, docs/reliability.md has the readings.
 API_NICENESS = 10
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None

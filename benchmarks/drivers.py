@@ -69,6 +69,13 @@ def experiment(arguments: argparse.Namespace, samples: int) -> Experiment:
     )
 
 
+def engine_inputs(batch: Batch) -> list[Any]:
+    """The prompts as vLLM's engines take them, nothing left to prepare."""
+    from vllm.inputs.engine import tokens_input
+
+    return [tokens_input(list(request.prompt_token_ids)) for request in batch.requests]
+
+
 def bare_generate(driver: Any, batch: Batch, params: list[Any]) -> float:
     """`LLM.generate`, seconds."""
     prompts = [{"prompt_token_ids": list(request.prompt_token_ids)} for request in batch.requests]
@@ -79,10 +86,8 @@ def bare_generate(driver: Any, batch: Batch, params: list[Any]) -> float:
 
 def bare_steps(driver: Any, batch: Batch, params: list[Any]) -> float:
     """`LLMEngine.add_request` for each, and `step` until all are done, seconds."""
-    from vllm.inputs.engine import tokens_input
-
     engine = driver._llm.llm_engine
-    prompts = [tokens_input(list(request.prompt_token_ids)) for request in batch.requests]
+    prompts = engine_inputs(batch)
     began = time.monotonic()
     for index, prompt in enumerate(prompts):
         engine.add_request(f"bare-{index}", prompt, params[index])
@@ -93,9 +98,7 @@ def bare_steps(driver: Any, batch: Batch, params: list[Any]) -> float:
 
 def bare_async_llm(driver: Any, batch: Batch, params: list[Any]) -> float:
     """One task per request that drains `AsyncLLM.generate`, seconds."""
-    from vllm.inputs.engine import tokens_input
-
-    prompts = [tokens_input(list(request.prompt_token_ids)) for request in batch.requests]
+    prompts = engine_inputs(batch)
 
     async def drain(index: int) -> None:
         async for _ in driver._engine.generate(prompts[index], params[index], f"bare-{index}"):

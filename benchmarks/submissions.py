@@ -20,6 +20,7 @@ from app.experiment.lifecycle import Status
 from app.settings import Settings
 from app.store import experiments
 from app.store.engine import Database
+from app.supervisor import API_NICENESS
 from benchmarks.load import Connections, Reply, at_rate, request
 from tests.live import Service, serving
 from tests.store.postgres import running_postgres
@@ -84,7 +85,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=200.0, help="submissions a second")
     parser.add_argument("--seconds", type=float, default=60.0, help="for how long, on each database")
     parser.add_argument("--database", choices=["sqlite", "postgres"], help="only this")
-    parser.add_argument("--niceness", type=int, default=0, help="of the API: beside a worker it is 10")
+    parser.add_argument("--niceness", type=int, default=0, help=f"of the API: beside a worker it is {API_NICENESS}")
     asked = parser.parse_args()
     for database in [asked.database] if asked.database else ["sqlite", "postgres"]:
         measure(database, asked.niceness, asked.rate, asked.seconds)
