@@ -7,15 +7,15 @@ from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
 from app.api import catalogue, events, experiments, exports, health, problems, records, results, telemetry, workers
-from app.api.feed import Feed
 from app.api.middleware import BodyLimit, RequestContext
 from app.api.openapi import DescribedApp
-from app.api.remembered import Remembered
 from app.api.telemetry import Telemetry
-from app.api.upkeep import upkeep
 from app.pages.routes import router as pages
+from app.service.feed import Feed
+from app.service.remembered import Remembered
+from app.service.upkeep import upkeep
 from app.settings import Settings
-from app.store.engine import Database
+from app.store.database import Database
 from app.version import VERSION
 
 ROUTERS = (

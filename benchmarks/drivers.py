@@ -16,10 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.experiment.plan import Phase, PlannedTrial
-from app.experiment.resolution import resolve
-from app.experiment.spec import Driver as DriverSettings
-from app.experiment.spec import Experiment
+from app.spec.experiment import DriverSettings, Experiment
+from app.spec.plan import Phase, PlannedTrial
+from app.spec.resolution import resolve
 from app.stats.estimate import NoEstimate, to_ratio
 from app.stats.paired import compare_paired
 from workers.drivers import make_driver

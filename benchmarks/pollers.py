@@ -16,15 +16,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
-from app.experiment.document import load
-from app.experiment.metrics import TrialSummary
-from app.experiment.plan import Phase
-from app.experiment.spec import Experiment
+from app.measure.metrics import TrialSummary
 from app.settings import Settings
+from app.spec.document import load
+from app.spec.experiment import Experiment
+from app.spec.plan import Phase
 from app.stats.estimate import NoEstimate, to_ratio
 from app.stats.paired import compare_paired
 from app.store import trials
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.ids import ExperimentId
 from benchmarks.load import Connections, request
 from tests.e2e.lab import running_lab

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 
 from app.store import queue
-from app.store.engine import Database
+from app.store.database import Database
 from tests.builders import a_simulated_spec
 from tests.store.crowd import crowd_in
 from tests.store.helpers import opened

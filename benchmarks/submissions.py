@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from app.experiment.lifecycle import Status
 from app.settings import Settings
+from app.spec.lifecycle import Status
 from app.store import experiments
-from app.store.engine import Database
+from app.store.database import Database
 from app.supervisor import API_NICENESS
 from benchmarks.load import Connections, Reply, at_rate, request
 from tests.live import Service, serving

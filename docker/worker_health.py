@@ -4,7 +4,7 @@ import socket
 import sys
 
 from app.settings import Settings
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.workers import list_workers
 
 

@@ -1,1 +1,1 @@
-"""The schema's history (Alembic); `app.store.engine.Database.upgrade` runs it."""
+"""The schema's history (Alembic); `app.store.database.Database.upgrade` runs it."""

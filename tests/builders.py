@@ -4,19 +4,19 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from app.experiment.fairness import TrialWork
-from app.experiment.metrics import TrialSummary
-from app.experiment.plan import Phase, PlannedTrial
-from app.experiment.records import (
+from app.measure.metrics import TrialSummary
+from app.measure.records import (
     Conditions,
     EngineSample,
     HarnessUse,
     RequestRecord,
-    ResolvedArm,
+    StartedArm,
     TrialResult,
     TrialState,
 )
-from app.experiment.spec import Experiment
+from app.measure.work import TrialWork
+from app.spec.experiment import Experiment
+from app.spec.plan import Phase, PlannedTrial
 
 
 def a_spec(**changes: Any) -> Experiment:
@@ -146,11 +146,11 @@ def a_trial(
     return TrialSummary(**(fields | changes))
 
 
-def a_resolved_arm(arm: str = "sync", config: Mapping[str, object] | None = None, **changes: Any) -> ResolvedArm:
+def a_resolved_arm(arm: str = "sync", config: Mapping[str, object] | None = None, **changes: Any) -> StartedArm:
     """What an engine turned out to be."""
     fields: dict[str, Any] = {
         "config": {"driver.api": "llm", "engine.scheduler_config.max_num_seqs": 256} if config is None else config,
         "versions": {"vllm": "0.32.0"},
         "hardware": {"gpu": None},
     }
-    return ResolvedArm(arm=arm, **(fields | changes))
+    return StartedArm(arm=arm, **(fields | changes))

@@ -9,7 +9,7 @@ import structlog
 from hypothesis import settings
 
 from app.settings import Settings
-from app.store.engine import Database
+from app.store.database import Database
 from tests.live import Service, serving
 
 # The first example fills caches; on a busy machine that alone can take longer than hypothesis's 200 ms.

@@ -15,7 +15,7 @@ from typing import TypeVar
 import httpx
 
 from app.settings import Settings
-from app.store.engine import Database
+from app.store.database import Database
 from app.supervisor import listen
 
 ROOT = Path(__file__).parents[1]

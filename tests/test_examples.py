@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from app.experiment.document import load_yaml
-from app.experiment.lifecycle import Status
-from app.experiment.parsing import parse_experiment
-from app.experiment.plan import plan_trials
-from app.experiment.resolution import resolve
+from app.spec.document import load_yaml
+from app.spec.lifecycle import Status
+from app.spec.parsing import parse_experiment
+from app.spec.plan import plan_trials
+from app.spec.resolution import resolve
 from app.store import experiments, queue
-from app.store.engine import Database
+from app.store.database import Database
 from tests.api.work import work_off
 from tests.live import ROOT, Service, eventually
 

@@ -14,7 +14,7 @@ import pytest
 
 from app.settings import Settings
 from app.store import queue
-from app.store.engine import Database
+from app.store.database import Database
 from app.supervisor import API_NICENESS, children, listen
 from tests.builders import a_simulated_spec
 from tests.live import ROOT, environment, eventually, free_port

@@ -11,15 +11,15 @@ from types import FrameType
 import structlog
 
 from app.errors import DatabaseUnavailable, FailureCode, LeaseLost
-from app.experiment.lifecycle import Failure, Status
 from app.logging import configure_logging
 from app.settings import Settings
+from app.spec.lifecycle import Failure, Status
 from app.store import queue
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.ids import ExperimentId
 from workers import processes
+from workers.attempt import run_experiment
 from workers.cluster import Cluster
-from workers.dispatcher import run_experiment
 from workers.engine_config import software_versions
 from workers.presence import Presence
 from workers.watch import Watch

@@ -1,4 +1,4 @@
-"""The Ray actor that owns one engine, and the dispatcher's handle on it."""
+"""The Ray actor that owns one engine, and the worker's handle on it."""
 
 import dataclasses
 import os
@@ -19,9 +19,9 @@ from ray.actor import ActorHandle
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 
 from app.errors import Cancelled, Draining, EngineDied, EngineStartFailed, ExperimentFailure
-from app.experiment.records import Conditions, ResolvedArm
-from app.experiment.resolution import ArmSettings
-from app.experiment.spec import Driver as DriverSettings
+from app.measure.records import Conditions, StartedArm
+from app.spec.experiment import DriverSettings
+from app.spec.resolution import ResolvedArm
 from workers import processes
 from workers.cluster import Place
 from workers.drivers import make_driver
@@ -43,7 +43,7 @@ _ENGINE_TITLE = "VLLM::"  # what vLLM calls its engine core and workers; helpers
 class ArmActor:
     """Runs in a process of its own on the host with the GPUs. All driver calls come from one thread."""
 
-    def __init__(self, settings: ArmSettings, sleep_mode: bool, seed: int, gpus: tuple[str, ...]) -> None:
+    def __init__(self, settings: ResolvedArm, sleep_mode: bool, seed: int, gpus: tuple[str, ...]) -> None:
         if gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         self._log = Path(tempfile.mkstemp(prefix="rollout-lab-arm-", suffix=".log")[1])
@@ -61,7 +61,7 @@ class ArmActor:
         """Import the driver and its vLLM, which takes seconds; ``start`` tells what is wrong where that fails."""
         self._call(lambda: self._driver)
 
-    def start(self) -> ResolvedArm:
+    def start(self) -> StartedArm:
         """Start the engine; EngineStartFailed carries its own root cause."""
         try:
             resolved = self._call(self._start)
@@ -81,7 +81,7 @@ class ArmActor:
             pids=pids,
         )
 
-    def _start(self) -> ResolvedArm:
+    def _start(self) -> StartedArm:
         self._meter = ConditionsMeter(self._gpus)
         return self._driver.start()
 
@@ -134,12 +134,12 @@ class ArmActor:
 
 
 class Engine:
-    """The dispatcher's handle on an ArmActor: blocking calls that a Watch can end.
+    """The worker's handle on an ArmActor: blocking calls that a Watch can end.
 
     The actor loads vLLM from the moment the handle exists, so that engines made together load together.
     """
 
-    def __init__(self, settings: ArmSettings, place: Place, sleep_mode: bool, seed: int) -> None:
+    def __init__(self, settings: ResolvedArm, place: Place, sleep_mode: bool, seed: int) -> None:
         self.settings = settings
         environment = settings.environment
         self._name = uuid.uuid4().hex
@@ -162,18 +162,18 @@ class Engine:
             .remote(settings, sleep_mode, seed, place.gpus)
         )
         self._actor.load.remote()
-        self._starting: ray.ObjectRef[ResolvedArm] | None = None
+        self._starting: ray.ObjectRef[StartedArm] | None = None
         self._shared: frozenset[Path] = frozenset()
 
     def begin_start(self) -> None:
         """Have the engine start; ``start`` waits for it."""
         self._starting = self._actor.start.remote()
 
-    def start(self, watch: Watch) -> ResolvedArm:
+    def start(self, watch: Watch) -> StartedArm:
         """Start the engine and wait for it."""
         if self._starting is None:
             self.begin_start()
-        resolved: ResolvedArm = self._wait(self._starting, watch, pulses=False)
+        resolved: StartedArm = self._wait(self._starting, watch, pulses=False)
         self._shared = processes.shared_memory(self._processes())
         return resolved
 

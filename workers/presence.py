@@ -11,7 +11,7 @@ import structlog
 
 from app.errors import DatabaseUnavailable
 from app.store import workers
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.reaper import Reaper
 

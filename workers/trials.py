@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from app.errors import EngineDied, EngineStalled
-from app.experiment.conditions import disturbance
-from app.experiment.plan import Phase, PlannedTrial, TrialPlan, remaining, repeat_block
-from app.experiment.records import TrialResult, TrialState
-from app.experiment.spec import Driver as DriverSettings
+from app.judge.conditions import disturbance
+from app.measure.records import TrialResult, TrialState
+from app.spec.experiment import DriverSettings
+from app.spec.plan import Phase, PlannedTrial, TrialPlan, remaining, repeat_block
 from workers.drivers.base import Batch, TrialOutcome
 from workers.watch import Watch
 

@@ -5,8 +5,8 @@ import time
 from dataclasses import dataclass
 
 from app.errors import Cancelled, Draining, EngineDied, EngineStalled, LeaseLost, TimedOut
-from app.experiment.plan import PlannedTrial
-from app.experiment.spec import Limits
+from app.spec.experiment import Limits
+from app.spec.plan import PlannedTrial
 
 # A worker that is asked to end is given 30 s (rollout-lab serve, Docker, systemd): enough is left for the clean-up.
 _DRAIN_S = 15.0

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import assert_never
 
 from app.errors import InvalidWorkload
-from app.experiment.plan import Phase, PlannedTrial
-from app.experiment.resolution import ResolvedExperiment, longest_output
-from app.experiment.spec import Experiment
-from app.experiment.workload import (
+from app.spec.experiment import Experiment
+from app.spec.plan import Phase, PlannedTrial
+from app.spec.resolution import ResolvedExperiment, longest_output
+from app.spec.workload import (
     BatchArrival,
     ConcurrencyArrival,
     Empirical,

@@ -6,8 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.http import Page, answer
-from app.experiment.models import MODELS, ModelPreset
-from app.experiment.profiles import PROFILES, Profile
+from app.spec.models import MODELS, ModelPreset
+from app.spec.profiles import PROFILES, Profile
 
 router = APIRouter(prefix="/v1", tags=["catalogue"])
 

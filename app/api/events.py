@@ -13,11 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.experiments import Id
-from app.api.feed import Feed, Snapshot
 from app.api.http import Page, answer
 from app.api.problems import responses
 from app.errors import InvalidInput, NotFound, UnreadableSpec
-from app.experiment.lifecycle import Progress, Status
+from app.service.feed import Feed, Snapshot
+from app.spec.lifecycle import Progress, Status
 from app.store.experiments import Event
 from app.store.ids import ExperimentId
 

@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.estimate import advice, cost_of
 from app.api.http import Db, answer, etag_of
 from app.api.problems import responses
 from app.api.views import ID, DryRun, ExperimentPage, ExperimentSummary, ExperimentView, plan_view, view_of
@@ -22,12 +21,13 @@ from app.errors import (
     UnreadableSpec,
     UnsupportedMediaType,
 )
-from app.experiment.document import load_json, load_yaml
-from app.experiment.lifecycle import Status
-from app.experiment.parsing import parse_experiment
-from app.experiment.plan import plan_trials
-from app.experiment.resolution import resolve
-from app.experiment.spec import Experiment
+from app.service.estimate import advice, cost_of
+from app.spec.document import load_json, load_yaml
+from app.spec.experiment import Experiment
+from app.spec.lifecycle import Status
+from app.spec.parsing import parse_experiment
+from app.spec.plan import plan_trials
+from app.spec.resolution import resolve
 from app.store import experiments, queue
 from app.store.ids import ExperimentId
 

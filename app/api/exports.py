@@ -10,9 +10,9 @@ from starlette.responses import JSONResponse, Response
 from app.api.experiments import Id
 from app.api.http import Db, etag_of, unchanged
 from app.api.problems import responses
-from app.api.results import results_of
 from app.errors import InvalidInput, NotFound, UnreadableSpec
-from app.experiment.resolution import resolve
+from app.service.results import results_of
+from app.spec.resolution import resolve
 from app.store import experiments
 from app.store.experiments import ExperimentRow
 from app.store.ids import ExperimentId
@@ -73,7 +73,7 @@ def _document(db: Db, row: ExperimentRow) -> dict[str, Any]:
 
 
 def _exported(row: ExperimentRow, results: dict[str, Any], kind: ExportFormat) -> Response:
-    from app.experiment import exports
+    from app.report import exports
 
     name = row.item.name
     match kind:

@@ -10,7 +10,7 @@ from app.api.http import Config, Db
 from app.errors import DatabaseUnavailable
 from app.settings import Settings
 from app.store import workers
-from app.store.engine import Database, Health
+from app.store.database import Database, Health
 from app.version import VERSION
 
 router = APIRouter(tags=["service"])

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from app.settings import Settings
-from app.store.engine import Database
+from app.store.database import Database
 
 JSON = "application/json"
 

@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from app.api.problems import Problem
-from app.experiment.spec import Experiment
+from app.spec.experiment import Experiment
 
 DESCRIPTION = """\
 Does the way you drive vLLM change how fast your rollouts are, by how much, and how sure can you be?

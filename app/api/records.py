@@ -16,9 +16,9 @@ from app.api.http import Db, Page, answer, etag_of, unchanged
 from app.api.problems import responses
 from app.api.rows import Download, Selection
 from app.errors import InvalidInput, NotFound, UnreadableSpec
-from app.experiment.trace import process_name, trial_events
+from app.report.perfetto import process_name, trial_events
 from app.store import experiments, trials
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.ids import ExperimentId
 
 router = APIRouter(prefix="/v1/experiments", tags=["experiments"])

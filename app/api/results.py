@@ -7,14 +7,12 @@ from starlette.responses import JSONResponse, Response
 from app.api.experiments import Id
 from app.api.http import Db, etag_of, unchanged, written
 from app.api.problems import responses
-from app.api.remembered import Remembered
 from app.errors import NotFound, UnreadableSpec
-from app.experiment.plan import plan_trials
-from app.experiment.resolution import resolve
-from app.experiment.results import Results, build_results
+from app.judge.results import Results
+from app.service.remembered import Remembered
+from app.service.results import results_of
 from app.store import experiments, trials
-from app.store.engine import Database
-from app.store.experiments import ExperimentRow
+from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.version import VERSION
 
@@ -35,23 +33,3 @@ def _written(db: Database, experiment_id: str) -> bytes:
     row = experiments.get(db, ExperimentId(experiment_id))
     found = results_of(db, row).model_dump_json().encode() if row.results is None else JSONResponse(row.results).body
     return bytes(found)
-
-
-def results_of(db: Database, row: ExperimentRow) -> Results:
-    """What the current attempt has found so far."""
-    item = row.item
-    resolved = resolve(row.spec)
-    stored = trials.arms_of(db, item.id, item.attempt)
-    current = row.attempts[-1] if row.attempts else None
-    return build_results(
-        item.id,
-        spec=row.spec,
-        resolved=resolved,
-        plan=plan_trials(row.spec, resolved),
-        status=item.status,
-        arms=[arm.resolved for arm in stored],
-        trials=trials.trials_of(db, item.id, item.attempt),
-        failure=item.failure,
-        continuation=None if current is None else current.continuation,
-        workload_sha256=None if current is None else current.workload_sha256,
-    )

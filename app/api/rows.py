@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, assert_never
 from starlette.responses import Response, StreamingResponse
 
 from app.errors import FieldError, InvalidInput
-from app.experiment.metrics import TrialSummary
-from app.experiment.plan import Phase
+from app.measure.metrics import TrialSummary
+from app.spec.plan import Phase
 from app.store import trials
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.experiments import ExperimentRow
 from app.store.trials import StoredTrial
 

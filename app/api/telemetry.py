@@ -13,7 +13,7 @@ from starlette.responses import Response
 from app.errors import DatabaseUnavailable
 from app.store import experiments
 from app.store.backlog import oldest_queued_s
-from app.store.engine import Database
+from app.store.database import Database
 
 _log = structlog.get_logger(__name__)
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

@@ -6,14 +6,14 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.requests import Request
 
-from app.api.estimate import Cost
 from app.api.http import Page, link
 from app.errors import InvalidInput
-from app.experiment.continuation import Continuation
-from app.experiment.lifecycle import Failure, Progress, Status
-from app.experiment.plan import TrialPlan, plan_trials
-from app.experiment.resolution import ResolvedExperiment, resolve
-from app.experiment.spec import Experiment
+from app.judge.continuation import Continuation
+from app.service.estimate import Cost
+from app.spec.experiment import Experiment
+from app.spec.lifecycle import Failure, Progress, Status
+from app.spec.plan import TrialPlan, plan_trials
+from app.spec.resolution import ResolvedExperiment, resolve
 from app.store.experiments import ExperimentRow
 
 ID = "An experiment's id."

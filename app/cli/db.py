@@ -10,7 +10,7 @@ import typer
 from app.settings import Settings
 
 if TYPE_CHECKING:
-    from app.store.engine import Database
+    from app.store.database import Database
 
 app = typer.Typer(help="Look after the database of the settings.", no_args_is_help=True)
 
@@ -26,7 +26,7 @@ def upgrade() -> None:
 @app.command()
 def backup(file: Annotated[Path, typer.Argument(help="File to write; it must not exist.")]) -> None:
     """Copy a SQLite database as it is now, while others go on using it."""
-    from app.store.upkeep import backup as copy
+    from app.store.maintenance import backup as copy
 
     with _database() as database:
         copy(database, file)
@@ -39,7 +39,7 @@ def restore(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Replace everything in a SQLite database with a backup. Stop the service first."""
-    from app.store.upkeep import restore as replace
+    from app.store.maintenance import restore as replace
 
     with _database() as database:
         if not yes:
@@ -50,7 +50,7 @@ def restore(
 
 @contextmanager
 def _database() -> Iterator["Database"]:
-    from app.store.engine import Database
+    from app.store.database import Database
 
     database = Database(Settings().url)
     try:

@@ -128,7 +128,7 @@ def _worker_environment(python: str) -> Iterator[Check]:
 
 
 def _database(settings: Settings) -> Iterator[Check]:
-    from app.store.engine import Database
+    from app.store.database import Database
 
     file = settings.url.removeprefix("sqlite:///")
     if file != settings.url and not Path(file).exists():

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.cli.progress import place
-from app.experiment.remarks import NOTHING, number, pairs_of, percent, remarks, verdict_of
+from app.report.remarks import NOTHING, number, pairs_of, percent, remarks, verdict_of
 
 Object = dict[str, Any]
 _VERDICT_STYLES = {

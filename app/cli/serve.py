@@ -40,7 +40,7 @@ def serve(
 
 
 def _migrate(url: str) -> None:
-    from app.store.engine import Database
+    from app.store.database import Database
 
     database = Database(url)
     database.upgrade()

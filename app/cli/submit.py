@@ -13,7 +13,7 @@ import typer
 
 from app.cli.common import AsJson, Exit, ExperimentId, Url, console, say, service_url
 from app.errors import InvalidInput, Refused, Unreachable
-from app.experiment.document import Document, load, load_yaml
+from app.spec.document import Document, load, load_yaml
 
 if TYPE_CHECKING:
     from app.cli.progress import Display

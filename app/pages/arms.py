@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from app.experiment.metrics import METRICS, Better, Kind
-from app.experiment.parity import differing_settings, flat_settings
-from app.experiment.resolution import ArmSettings
-from app.experiment.results import ArmReport, Distribution, Scalar
+from app.judge.parity import differing_settings, flat_settings
+from app.judge.results import ArmReport, Distribution, Scalar
+from app.measure.metrics import METRICS, Better, Kind
 from app.pages.words import NOTHING, metric_name, number, spread
+from app.spec.resolution import ResolvedArm
 
 SIDE_BY_SIDE = 5  # arms that stand in columns; more stand in rows
 _SHOWN = ("p50", "p90", "p99")
@@ -37,7 +37,7 @@ class Measurement:
     spreads: tuple[str, ...]
 
 
-def settings_of(arms: Sequence[ArmSettings], *, everything: bool) -> list[Setting]:
+def settings_of(arms: Sequence[ResolvedArm], *, everything: bool) -> list[Setting]:
     """Settings in which arms differ, for people; or all there are."""
     flat = [flat_settings(arm) | {"profile": arm.profile} for arm in arms]
     telling = {key for one in arms[1:] for key in differing_settings(arms[0], one)} | {"profile"}

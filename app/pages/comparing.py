@@ -11,14 +11,14 @@ from starlette.responses import Response
 
 from app.api.http import Db
 from app.errors import NotFound, UnreadableSpec
-from app.experiment.fingerprint import EnvironmentReport
-from app.experiment.metrics import METRICS, Better, Kind
-from app.experiment.results import ArmReport
+from app.judge.fingerprint import EnvironmentReport
+from app.judge.results import ArmReport
+from app.measure.metrics import METRICS, Better, Kind
 from app.pages.shell import PageRouter, page
 from app.pages.subject import Subject, load
 from app.pages.words import NOTHING, number, shortened, spread
 from app.store import experiments
-from app.store.engine import Database
+from app.store.database import Database
 
 router = PageRouter()
 MOST = 12  # columns

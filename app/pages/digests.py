@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
-from app.experiment.columns import Floats
+from app.measure.columns import Floats
 from app.pages.charts.shape import MOST_LINES, Strip
 from app.pages.charts.state import MOST_POINTS, State
 from app.store import trials
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.experiments import ExperimentItem
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from app.api.http import Db
 from app.errors import NotFound
-from app.experiment.results import Results
-from app.experiment.verdict import Comparison, Verdict
+from app.judge.results import Results
+from app.judge.verdict import Comparison, Verdict
 from app.pages.arms import SIDE_BY_SIDE, main_measurements, measurements, not_measured, settings_of
 from app.pages.charts.figure import Figure
 from app.pages.charts.sparkline import sparkline
@@ -26,7 +26,7 @@ from app.pages.shell import PageRouter, fragment, href, page, refuse_strangers, 
 from app.pages.subject import Subject, load
 from app.pages.words import isolated_in, unbroken
 from app.store import experiments, queue
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.ids import ExperimentId
 
 router = PageRouter()

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable, Iterator
 
-from app.experiment.lifecycle import Status
-from app.experiment.plan import Phase
-from app.experiment.records import TrialState
-from app.experiment.results import TrialReport
-from app.experiment.verdict import Comparison
+from app.judge.results import TrialReport
+from app.judge.verdict import Comparison
+from app.measure.records import TrialState
 from app.pages.charts.ecdf import Curve, ecdf, pooled
 from app.pages.charts.figure import Address, Figure
 from app.pages.charts.intervals import intervals
@@ -19,7 +17,9 @@ from app.pages.choice import Choice
 from app.pages.digests import digest_of, state_of
 from app.pages.subject import Subject
 from app.pages.words import isolate
-from app.store.engine import Database
+from app.spec.lifecycle import Status
+from app.spec.plan import Phase
+from app.store.database import Database
 
 MAIN = "output_throughput"
 

@@ -12,11 +12,11 @@ from starlette.responses import Response
 
 from app.api.http import Db
 from app.errors import FieldError, InvalidInput
-from app.experiment.lifecycle import Status
-from app.experiment.verdict import Verdict
+from app.judge.verdict import Verdict
 from app.pages.shell import PageRouter, fragment, page, unchanged, wants_fragment
+from app.spec.lifecycle import Status
 from app.store import experiments
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.experiments import ExperimentItem
 
 router = PageRouter()

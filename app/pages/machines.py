@@ -8,12 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.http import Config, Db
-from app.experiment.models import MODELS
-from app.experiment.profiles import PROFILES, Profile
-from app.experiment.spec import DriverOverrides
 from app.pages.shell import PageRouter, fragment, page, wants_fragment
+from app.spec.experiment import DriverOverrides
+from app.spec.models import MODELS
+from app.spec.profiles import PROFILES, Profile
 from app.store import experiments, workers
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.workers import Worker
 
 router = PageRouter()

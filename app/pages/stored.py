@@ -13,7 +13,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from app.experiment.results import Results
+from app.judge.results import Results
 
 _MOST_NAMED = 8
 

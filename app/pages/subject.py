@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from app.api.results import results_of
 from app.errors import InvalidInput
-from app.experiment.lifecycle import Status
-from app.experiment.plan import TrialPlan, plan_trials
-from app.experiment.resolution import ResolvedExperiment, resolve
-from app.experiment.results import Results
-from app.experiment.verdict import Comparison
+from app.judge.results import Results
+from app.judge.verdict import Comparison
 from app.pages.stored import Reading, read_results
+from app.service.results import results_of
+from app.spec.lifecycle import Status
+from app.spec.plan import TrialPlan, plan_trials
+from app.spec.resolution import ResolvedExperiment, resolve
 from app.store import experiments
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.experiments import ExperimentItem, ExperimentRow
 from app.store.ids import ExperimentId
 

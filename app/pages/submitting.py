@@ -10,20 +10,20 @@ from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from app.api.estimate import Cost, advice, cost_of
 from app.api.http import Db
 from app.errors import InvalidInput, RolloutLabError
-from app.experiment.document import Document, load
-from app.experiment.parsing import parse_experiment
-from app.experiment.plan import TrialPlan, plan_trials
-from app.experiment.resolution import ResolvedExperiment, resolve
-from app.experiment.spec import Experiment
 from app.pages.arms import Setting, settings_of
 from app.pages.recreate import spec_of
 from app.pages.shell import PageRouter, fragment, href, page, refuse_strangers, wants_fragment
 from app.pages.subject import load as load_subject
+from app.service.estimate import Cost, advice, cost_of
+from app.spec.document import Document, load
+from app.spec.experiment import Experiment
+from app.spec.parsing import parse_experiment
+from app.spec.plan import TrialPlan, plan_trials
+from app.spec.resolution import ResolvedExperiment, resolve
 from app.store import queue
-from app.store.engine import Database
+from app.store.database import Database
 
 router = PageRouter()
 

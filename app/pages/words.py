@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
-from app.experiment.metrics import METRICS, Better
-from app.experiment.summary import percent
+from app.judge.summary import percent
+from app.measure.metrics import METRICS, Better
 
 NOTHING = "–"
 _NAMES = {

@@ -3,7 +3,7 @@
 from sqlalchemy import func, literal_column, select
 
 from app.store.clock import now_us
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.tables import experiments
 
 

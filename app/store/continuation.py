@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from sqlalchemy import ColumnElement, Connection, and_, insert, literal, select, update
 
-from app.experiment.continuation import Continuation, Earlier, EarlierBlocks
-from app.experiment.plan import Phase
+from app.judge.continuation import Continuation, Earlier, EarlierBlocks
+from app.spec.plan import Phase
 from app.store import trials as stored
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.lease import Lease, fenced_update
 from app.store.tables import attempts, experiments, trials

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from app.errors import FailureCode, UnreadableSpec
-from app.experiment.lifecycle import Failure
-from app.experiment.spec import Experiment
+from app.spec.experiment import Experiment
+from app.spec.lifecycle import Failure
 from app.store.ids import ExperimentId
 
 M = TypeVar("M", bound=BaseModel)

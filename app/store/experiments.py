@@ -23,12 +23,12 @@ from sqlalchemy import (
 )
 
 from app.errors import FieldError, InvalidInput, NotFound
-from app.experiment.continuation import Continuation
-from app.experiment.lifecycle import Failure, Progress, Status
-from app.experiment.spec import Experiment
+from app.judge.continuation import Continuation
+from app.spec.experiment import Experiment
+from app.spec.lifecycle import Failure, Progress, Status
 from app.store.clock import Moment
+from app.store.database import Database
 from app.store.documents import failure_of, readable, spec_of
-from app.store.engine import Database
 from app.store.ids import ExperimentId
 from app.store.tables import SafeText, attempts, events, experiment_labels, experiments, is_status, storable
 

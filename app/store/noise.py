@@ -4,9 +4,9 @@ from collections.abc import Collection
 
 from sqlalchemy import ColumnElement, select
 
-from app.experiment.noise import Noise, NoiseKeys
+from app.judge.noise import Noise, NoiseKeys
+from app.store.database import Database
 from app.store.dialects import insert_unless_present
-from app.store.engine import Database
 from app.store.lease import Lease, fenced_update
 from app.store.tables import noise
 

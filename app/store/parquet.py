@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.experiment.records import EngineSample, RequestRecord
+from app.measure.records import EngineSample, RequestRecord
 
 RECORD_SCHEMA = pa.schema(
     [

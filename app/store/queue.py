@@ -12,12 +12,12 @@ from pydantic import BaseModel
 from sqlalchemy import Connection, and_, func, insert, literal, select, update
 
 from app.errors import Conflict, FailureCode, IdempotencyMismatch, LeaseLost, NotFound, UnreadableSpec
-from app.experiment.lifecycle import Failure, Progress, Status
-from app.experiment.spec import Experiment
+from app.spec.experiment import Experiment
+from app.spec.lifecycle import Failure, Progress, Status
 from app.store.clock import microseconds, now_us
+from app.store.database import Database
 from app.store.dialects import insert_unless_present
 from app.store.documents import spec_of
-from app.store.engine import Database
 from app.store.experiments import ExperimentRow, submitted_row
 from app.store.ids import ExperimentId
 from app.store.lease import Lease, fence, fenced_update, lost

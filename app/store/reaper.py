@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from app.errors import DatabaseUnavailable
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.queue import reap
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from app.experiment.lifecycle import Status
-from app.experiment.resolution import resolve
-from app.experiment.spec import Experiment
+from app.spec.experiment import Experiment
+from app.spec.lifecycle import Status
+from app.spec.resolution import resolve
 from app.store.ids import ExperimentId, new_experiment_id
 
 

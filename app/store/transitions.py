@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, select, update
 
-from app.experiment.lifecycle import TRANSITIONS, Failure, Status
+from app.spec.lifecycle import TRANSITIONS, Failure, Status
 from app.store.clock import now_us
 from app.store.ids import ExperimentId
 from app.store.tables import attempts, events, experiments, is_status

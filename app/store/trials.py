@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, literal, select
 
 from app.errors import Conflict, NotFound
-from app.experiment.fairness import TrialWork
-from app.experiment.lifecycle import Status
-from app.experiment.metrics import TrialSummary
-from app.experiment.plan import Phase, PlannedTrial
-from app.experiment.records import Conditions, HarnessUse, ResolvedArm, TrialResult, TrialState
+from app.measure.metrics import TrialSummary
+from app.measure.records import Conditions, HarnessUse, StartedArm, TrialResult, TrialState
+from app.measure.work import TrialWork
+from app.spec.lifecycle import Status
+from app.spec.plan import Phase, PlannedTrial
 from app.store.clock import now_us
+from app.store.database import Database
 from app.store.dialects import insert_or_replace
-from app.store.engine import Database
 from app.store.ids import ExperimentId
 from app.store.lease import Lease, fenced_update
 from app.store.tables import arms, experiments, storable, trial_records, trials
@@ -28,7 +28,7 @@ class StoredArm:
     """An arm as one attempt found it."""
 
     attempt: int
-    resolved: ResolvedArm
+    resolved: StartedArm
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Extent:
 # --- writing, inside the fence -------------------------------------------------------------------------------------
 
 
-def save_arm(db: Database, lease: Lease, arm: ResolvedArm) -> None:
+def save_arm(db: Database, lease: Lease, arm: StartedArm) -> None:
     """Store what an arm's engine turned out to be; an engine that starts anew replaces what was known of it."""
     row = {
         "experiment_id": lease.experiment_id,
@@ -222,8 +222,8 @@ def _is_stored(connection: Connection, row: dict[str, Any]) -> bool:
     return stored is not None
 
 
-def _resolved_arm(document: dict[str, Any]) -> ResolvedArm:
-    return ResolvedArm(**(document | {"pids": tuple(document["pids"])}))
+def _resolved_arm(document: dict[str, Any]) -> StartedArm:
+    return StartedArm(**(document | {"pids": tuple(document["pids"])}))
 
 
 def _planned(row: Row[Any]) -> PlannedTrial:

@@ -8,15 +8,15 @@ from typing import Any
 from sqlalchemy import delete, select, update
 
 from app.store.clock import microseconds, now_us
+from app.store.database import Database
 from app.store.dialects import insert_or_replace
-from app.store.engine import Database
 from app.store.ids import ExperimentId
 from app.store.tables import workers
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A dispatcher process: where it runs, what it has, what it does."""
+    """A worker process: where it runs, what it has, what it does."""
 
     id: str  # the owner of its leases
     host: str

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from app.experiment.plan import TrialPlan
+from app.spec.plan import TrialPlan
 from benchmarks.gpu.parts import Part, changed, plan_of
 
 COLD_HOST_S = 40.0  # vLLM's imports from a disk that has not been read

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from app.experiment.metrics import TrialSummary
-from app.experiment.records import EngineSample, RequestRecord, ResolvedArm
+from app.measure.metrics import TrialSummary
+from app.measure.records import EngineSample, RequestRecord, StartedArm
 from benchmarks.gpu.expectations import judge
 from benchmarks.gpu.naps import beside_trials, naps
 from benchmarks.gpu.parts import Part
@@ -39,7 +39,7 @@ class Evidence:
     experiment: Object
     results: Object
     trials: Sequence[TrialSummary] = ()
-    arms: Sequence[ResolvedArm] = ()
+    arms: Sequence[StartedArm] = ()
     rollouts: Sequence[tuple[Sequence[RequestRecord], Sequence[EngineSample]]] = ()
     engine_logs: Sequence[str] = ()
     smi: Sequence[Smi] = field(default=())
@@ -85,7 +85,7 @@ def _gpu_s(experiment: Object, results: Object) -> float | None:
     return held * (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
 
 
-def _arm(arm: Object, started: Sequence[ResolvedArm]) -> Object:
+def _arm(arm: Object, started: Sequence[StartedArm]) -> Object:
     start_s = next((one.start_s for one in started if one.arm == arm["name"]), None)
     return {"name": arm["name"], "trials": arm["trials"], "start_s": start_s} | {
         metric: {key: arm[metric][key] for key in ("mean", "std")} for metric in _ARM_METRICS

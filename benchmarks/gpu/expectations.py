@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.experiment.verdict import Verdict
+from app.judge.verdict import Verdict
 from benchmarks.gpu.parts import Expected
 
 Object = dict[str, Any]

@@ -13,9 +13,9 @@ from shutil import which
 from statistics import mean
 from typing import Any
 
-from app.experiment.models import MODELS
-from app.experiment.resolution import ArmSettings, resolve
-from app.experiment.spec import Api
+from app.spec.experiment import Api
+from app.spec.models import MODELS
+from app.spec.resolution import ResolvedArm, resolve
 from app.stats.estimate import NoEstimate, to_percent
 from app.stats.paired import compare_paired
 from benchmarks.gpu.budget import Deadline
@@ -36,7 +36,7 @@ _MAIN = (
 _NOT_ARGUMENTS = ("skip_tokenizer_init", "disable_log_stats")
 
 
-def command(arm: ArmSettings, workload: Object, seed: int, out: Path, *, sleep_mode: bool) -> list[str]:
+def command(arm: ResolvedArm, workload: Object, seed: int, out: Path, *, sleep_mode: bool) -> list[str]:
     """One process; prompts are random text, so it needs a tokenizer, and any will do."""
     arguments = engine_arguments(arm, sleep_mode) | {
         "tokenizer": str(MODELS["tiny-qwen2"].path),

@@ -6,7 +6,7 @@ from itertools import pairwise
 from statistics import mean
 from typing import Any
 
-from app.experiment.metrics import TrialSummary
+from app.measure.metrics import TrialSummary
 
 _ASLEEP = re.compile(r"It took ([\d.]+) seconds to fall asleep")
 _AWAKE = re.compile(r"It took ([\d.]+) seconds to wake up")

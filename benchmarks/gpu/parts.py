@@ -5,13 +5,13 @@ from typing import Any
 
 from pydantic import Field, TypeAdapter
 
-from app.experiment.base import SpecModel
-from app.experiment.document import load_yaml
-from app.experiment.parsing import parse_experiment
-from app.experiment.plan import TrialPlan, plan_trials
-from app.experiment.resolution import resolve
-from app.experiment.spec import Experiment
-from app.experiment.verdict import Verdict
+from app.judge.verdict import Verdict
+from app.spec.document import load_yaml
+from app.spec.experiment import Experiment
+from app.spec.frozen import SpecModel
+from app.spec.parsing import parse_experiment
+from app.spec.plan import TrialPlan, plan_trials
+from app.spec.resolution import resolve
 
 HERE = Path(__file__).parent
 

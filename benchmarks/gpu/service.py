@@ -15,10 +15,10 @@ import httpx
 
 from app.client import Client
 from app.errors import Refused, Unreachable
-from app.experiment.lifecycle import Status
 from app.settings import Settings
+from app.spec.lifecycle import Status
 from app.store import trials
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.parquet import records_of_table, samples_of_table
 from benchmarks.gpu.budget import Deadline

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from app.experiment.summary import percent
+from app.judge.summary import percent
 from benchmarks.gpu.fresh import PART as FRESH
 
 Object = dict[str, Any]

@@ -11,9 +11,9 @@ from shutil import which
 from statistics import mean
 from typing import Any
 
-from app.experiment.metrics import TrialSummary
-from app.experiment.plan import Phase
-from app.experiment.records import EngineSample, RequestRecord
+from app.measure.metrics import TrialSummary
+from app.measure.records import EngineSample, RequestRecord
+from app.spec.plan import Phase
 
 _TIMES = ("arrived_s", "sent_s", "queued_s", "scheduled_s", "first_token_s", "last_token_s", "delivered_s")
 _PERIOD_MS = 500

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from app.main import create_app
 from app.settings import Settings
-from app.store.engine import Database
+from app.store.database import Database
 from tests.store.postgres import Postgres, running_postgres
 
 

@@ -14,11 +14,11 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from app.api.feed import Feed
-from app.experiment.lifecycle import Status
+from app.service.feed import Feed
 from app.settings import Settings
+from app.spec.lifecycle import Status
 from app.store import experiments, queue
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.experiments import ExperimentRow
 from app.store.ids import ExperimentId
 from tests.api.specs import SPEC

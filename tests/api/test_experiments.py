@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
-from app.experiment.lifecycle import Status
+from app.spec.lifecycle import Status
 from app.store import experiments, queue
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.tables import experiments as table
 from tests.api.specs import SPEC, YAML, a_spec

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from app.api import catalogue, estimate, events, health, problems, records, views, workers
+from app.api import catalogue, events, health, problems, records, views, workers
 from app.openapi import TARGET, description
+from app.service import estimate
 
 
 @pytest.fixture(scope="module")

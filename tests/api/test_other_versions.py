@@ -7,7 +7,7 @@ from sqlalchemy import update
 from starlette.testclient import TestClient
 
 from app.store import experiments, queue
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.tables import experiments as table
 from tests.api.specs import SPEC
 from tests.api.work import claim, work_off

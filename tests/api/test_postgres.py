@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from app.main import create_app
 from app.settings import Settings
-from app.store.engine import Database
+from app.store.database import Database
 from tests.api.specs import SPEC
 from tests.api.work import work_off
 from tests.store.postgres import Postgres

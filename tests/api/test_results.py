@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
 
-from app.experiment.metrics import summarise
-from app.experiment.spec import ServiceLevels
 from app.main import create_app
+from app.measure.metrics import summarise
 from app.settings import Settings
+from app.spec.experiment import ServiceLevels
 from app.store import queue, trials
-from app.store.engine import Database
+from app.store.database import Database
 from tests.api.specs import SPEC
 from tests.api.work import claim, finish, run_steps, work_off
 from tests.builders import a_record, a_result, an_engine_sample, planned

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 from app.main import create_app
 from app.settings import Settings
 from app.store import workers
-from app.store.engine import Database
+from app.store.database import Database
 from app.version import VERSION
 from tests.api.specs import SPEC
 from tests.api.work import claim

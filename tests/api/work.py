@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from app.experiment.lifecycle import Current, Progress, Status, Step
-from app.experiment.metrics import summarise
-from app.experiment.plan import Phase
-from app.experiment.results import TrialSummary, build_results
+from app.judge.results import TrialSummary, build_results
+from app.measure.metrics import summarise
+from app.spec.lifecycle import Current, Progress, Status, Step
+from app.spec.plan import Phase
 from app.store import queue, trials
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.queue import Claim
 from tests.builders import a_resolved_arm

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.experiment.verdict import Verdict
+from app.judge.verdict import Verdict
 from benchmarks.gpu.expectations import judge
 from benchmarks.gpu.parts import Bare, Expected
 

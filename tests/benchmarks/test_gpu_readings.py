@@ -8,9 +8,9 @@ from typing import Any
 import psutil
 import pytest
 
-from app.experiment.plan import Phase
-from app.experiment.records import Conditions
-from app.experiment.resolution import resolve
+from app.measure.records import Conditions
+from app.spec.plan import Phase
+from app.spec.resolution import resolve
 from benchmarks.gpu import fresh, harness
 from benchmarks.gpu.budget import Deadline
 from benchmarks.gpu.naps import beside_trials, naps

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from app.experiment.lifecycle import Status
-from app.experiment.verdict import Verdict
+from app.judge.verdict import Verdict
+from app.spec.lifecycle import Status
 from app.store import experiments
 from benchmarks.gpu.budget import Deadline
 from benchmarks.gpu.digest import digest

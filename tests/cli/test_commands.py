@@ -9,7 +9,7 @@ import pytest
 from app.cli import doctor
 from app.settings import Settings
 from app.store import queue
-from app.store.engine import Database
+from app.store.database import Database
 from tests.api.work import claim, run_steps, work_off
 from tests.builders import a_simulated_spec
 from tests.cli.conftest import Run

@@ -5,7 +5,7 @@ from typing import Any
 from rich.console import Console
 
 from app.cli.render import ago, comparison_table
-from app.experiment.remarks import number, percent, remarks
+from app.report.remarks import number, percent, remarks
 
 
 def shown(thing: Any) -> str:

@@ -14,9 +14,9 @@ from app.cli import submit
 from app.cli.progress import Bars, Lines, describe
 from app.cli.submit import _patiently
 from app.errors import FailureCode, Unreachable
-from app.experiment.lifecycle import Failure, Status
+from app.spec.lifecycle import Failure, Status
 from app.store import queue
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.ids import ExperimentId
 from tests.api.work import claim, finish, run_steps, work_off
 from tests.cli.conftest import Run

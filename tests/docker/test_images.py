@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from app.store import workers
-from app.store.engine import Database
+from app.store.database import Database
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILES = ("docker/Dockerfile.api", "docker/Dockerfile.worker")

@@ -9,10 +9,10 @@ from typing import Any
 
 import psutil
 
-from app.experiment.metrics import TrialSummary
-from app.experiment.plan import Phase
+from app.measure.metrics import TrialSummary
+from app.spec.plan import Phase
 from app.store import experiments, trials
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.experiments import ExperimentItem
 from app.store.ids import ExperimentId
 from tests.e2e.lab import Lab

@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from app.experiment.records import TrialState
+from app.measure.records import TrialState
 from app.settings import Settings
 from app.store.experiments import ExperimentRow, get
 from app.store.ids import ExperimentId

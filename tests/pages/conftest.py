@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from app.main import create_app
 from app.settings import Settings
-from app.store.engine import Database
+from app.store.database import Database
 from tests.live import Service, serving
 from tests.pages.lab import LEASE_S, Lab, a_lab
 

@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy import insert
 
-from app.experiment.lifecycle import Status
-from app.experiment.plan import Phase, plan_trials
-from app.experiment.resolution import resolve
-from app.experiment.results import build_results
+from app.judge.results import build_results
+from app.spec.lifecycle import Status
+from app.spec.plan import Phase, plan_trials
+from app.spec.resolution import resolve
 from app.store import queue, trials
 from app.store.clock import now_us
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.parquet import RECORD_SCHEMA, SAMPLE_SCHEMA, to_parquet
 from app.store.tables import trial_records

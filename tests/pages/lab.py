@@ -8,15 +8,15 @@ from typing import Any
 from sqlalchemy import update
 
 from app.errors import FailureCode
-from app.experiment.lifecycle import Current, Failure, Progress, Status, Step
-from app.experiment.metrics import summarise
-from app.experiment.plan import plan_trials
-from app.experiment.records import ResolvedArm, TrialResult, TrialState
-from app.experiment.resolution import resolve
-from app.experiment.results import NoiseFloor, build_results
-from app.experiment.spec import Experiment
+from app.judge.results import NoiseFloor, build_results
+from app.measure.metrics import summarise
+from app.measure.records import StartedArm, TrialResult, TrialState
+from app.spec.experiment import Experiment
+from app.spec.lifecycle import Current, Failure, Progress, Status, Step
+from app.spec.plan import plan_trials
+from app.spec.resolution import resolve
 from app.store import queue, trials, workers
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.queue import Claim, Lease
 from app.store.tables import experiments as table
@@ -184,7 +184,7 @@ def run(
     return lease.experiment_id
 
 
-def engine_of(arm: str, config: dict[str, object], driver: dict[str, Any]) -> ResolvedArm:
+def engine_of(arm: str, config: dict[str, object], driver: dict[str, Any]) -> StartedArm:
     """What an engine said it resolved to."""
     common: dict[str, object] = {
         "engine.scheduler_config.max_num_seqs": 256,

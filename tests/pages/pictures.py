@@ -6,7 +6,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from app.settings import Settings
-from app.store.engine import Database
+from app.store.database import Database
 from tests.live import ROOT, serving
 from tests.pages.conftest import launched
 from tests.pages.lab import LEASE_S, a_lab

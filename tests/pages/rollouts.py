@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.experiment.columns import Floats, Integers
-from app.experiment.plan import PlannedTrial
-from app.experiment.records import (
+from app.measure.columns import Floats, Integers
+from app.measure.records import (
     Conditions,
     EngineSample,
     HarnessUse,
@@ -20,6 +19,7 @@ from app.experiment.records import (
     TrialResult,
     TrialState,
 )
+from app.spec.plan import PlannedTrial
 
 
 @dataclass(frozen=True)

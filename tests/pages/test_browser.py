@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from app.experiment.lifecycle import Current, Progress, Status, Step
+from app.spec.lifecycle import Current, Progress, Status, Step
 from app.store import queue
 from tests.api.work import run_steps
 from tests.live import Service

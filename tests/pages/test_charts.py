@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.experiment.verdict import BlockValues, Comparison, DroppedBlock, Verdict
+from app.judge.verdict import BlockValues, Comparison, DroppedBlock, Verdict
 from app.pages.charts.ecdf import MOST_POINTS, Curve, ecdf, pooled
 from app.pages.charts.intervals import intervals
 from app.pages.charts.legend import legend

@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
-from app.experiment.lifecycle import Status
 from app.main import create_app
 from app.pages.figures import FIGURES
 from app.settings import Settings
+from app.spec.lifecycle import Status
 from app.store import experiments, queue
 from app.store.ids import ExperimentId
 from app.store.tables import experiments as table

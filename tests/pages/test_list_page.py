@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 from app.main import create_app
 from app.settings import Settings
 from app.store import queue
-from app.store.engine import Database
+from app.store.database import Database
 from tests.pages.lab import STORIES, Lab, simulated_spec
 from tests.pages.test_experiment_page import HTMX, page
 

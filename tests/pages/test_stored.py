@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from app.experiment.lifecycle import Status
 from app.pages.stored import read_results
+from app.spec.lifecycle import Status
 from app.store import experiments
 from tests.pages.lab import Lab
 

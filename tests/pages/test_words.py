@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.experiment.metrics import METRICS
+from app.measure.metrics import METRICS
 from app.pages import words
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.store.engine import Database
+from app.store.database import Database
 from tests.store.helpers import opened
 from tests.store.postgres import Postgres, running_postgres
 

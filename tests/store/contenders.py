@@ -7,9 +7,9 @@ from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
 
 from app.errors import LeaseLost
-from app.experiment.lifecycle import Status
+from app.spec.lifecycle import Status
 from app.store import queue
-from app.store.engine import Database
+from app.store.database import Database
 
 
 def claim_everything(url: str, owner: str, go: Event, report: Connection) -> None:

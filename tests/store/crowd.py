@@ -2,7 +2,7 @@
 
 from sqlalchemy import insert, text
 
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.submission import row_of
 from app.store.tables import experiments
 from tests.builders import a_simulated_spec

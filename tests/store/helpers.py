@@ -8,10 +8,10 @@ from typing import Any
 from sqlalchemy import update
 
 from app.errors import FailureCode
-from app.experiment.lifecycle import Failure, Status
+from app.spec.lifecycle import Failure, Status
 from app.store import experiments, queue
 from app.store.clock import now_us
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.queue import Lease
 from app.store.tables import experiments as table

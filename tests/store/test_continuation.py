@@ -2,10 +2,10 @@
 
 from sqlalchemy import func, select
 
-from app.experiment.continuation import Continuation, EarlierBlocks
-from app.experiment.records import TrialState
+from app.judge.continuation import Continuation, EarlierBlocks
+from app.measure.records import TrialState
 from app.store import continuation, experiments, queue, trials
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.queue import Lease
 from app.store.tables import trial_records
 from tests.builders import a_resolved_arm, a_trial

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import update
 
 from app.errors import FailureCode, UnreadableSpec
-from app.experiment.lifecycle import Current, Progress, Step
+from app.spec.lifecycle import Current, Progress, Step
 from app.store import experiments, queue
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.tables import attempts
 from app.store.tables import experiments as table

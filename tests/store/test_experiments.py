@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import update
 
 from app.errors import InvalidInput, NotFound
-from app.experiment.lifecycle import Status
+from app.spec.lifecycle import Status
 from app.store import backlog, experiments, queue
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.tables import experiments as table
 from tests.builders import a_simulated_spec

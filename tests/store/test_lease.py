@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from app.errors import LeaseLost
-from app.experiment.continuation import Continuation
-from app.experiment.lifecycle import Status
+from app.judge.continuation import Continuation
+from app.spec.lifecycle import Status
 from app.store import continuation, experiments, queue, trials
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.queue import Lease
 from tests.builders import a_resolved_arm, a_result, a_trial
 from tests.store.helpers import A_FAILURE, LEASE_S, claim, expire, start

@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 import migrations
 from app.store import trials
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.tables import attempts, experiments, metadata
 from app.store.tables import trials as trial_rows
 from tests.builders import a_result, a_trial

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from app.errors import LeaseLost
-from app.experiment.noise import Noise, NoiseKeys
+from app.judge.noise import Noise, NoiseKeys
 from app.store import queue
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.lease import Lease
 from app.store.noise import keep_noise, noise_anywhere, noise_under
 from tests.builders import a_simulated_spec

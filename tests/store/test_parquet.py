@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.experiment.records import EngineSample, RequestRecord
+from app.measure.records import EngineSample, RequestRecord
 from app.store.parquet import (
     RECORD_SCHEMA,
     SAMPLE_SCHEMA,

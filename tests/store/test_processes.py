@@ -12,9 +12,9 @@ import psutil
 import pytest
 from sqlalchemy import insert
 
-from app.experiment.lifecycle import Status
+from app.spec.lifecycle import Status
 from app.store import experiments, queue
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.submission import row_of
 from app.store.tables import experiments as table
 from tests.builders import a_simulated_spec

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import event
 
 from app.store import experiments, queue
-from app.store.engine import Database
+from app.store.database import Database
 from tests.store.crowd import crowd_in
 from tests.store.helpers import LEASE_S, opened
 

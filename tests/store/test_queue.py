@@ -8,10 +8,10 @@ from sqlalchemy import update
 from sqlalchemy.exc import StatementError
 
 from app.errors import Conflict, FailureCode, IdempotencyMismatch, InvalidInput, NotFound
-from app.experiment.lifecycle import Current, Progress, Status, Step
-from app.experiment.workload import Fixed, SyntheticPrompts, Workload
+from app.spec.lifecycle import Current, Progress, Status, Step
+from app.spec.workload import Fixed, SyntheticPrompts, Workload
 from app.store import experiments, queue
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.tables import experiments as table
 from tests.builders import a_simulated_spec, a_spec
 from tests.store.helpers import A_FAILURE, LEASE_S, NOBODY, changes_of, claim, expire, fail, start, status, submit

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import Connection
 
 from app.errors import DatabaseUnavailable
-from app.experiment.lifecycle import Status
+from app.spec.lifecycle import Status
 from app.store import queue
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.reaper import Reaper
 from tests.store.helpers import LEASE_S, expire, start, status
 

@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sqlalchemy import select
 
 from app.errors import LeaseLost
-from app.experiment.lifecycle import TRANSITIONS, Failure, Status
+from app.spec.lifecycle import TRANSITIONS, Failure, Status
 from app.store import queue
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.queue import Lease
 from app.store.tables import events, experiments, metadata

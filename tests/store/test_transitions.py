@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.experiment.lifecycle import TRANSITIONS, Status
-from app.store.engine import Database
+from app.spec.lifecycle import TRANSITIONS, Status
+from app.store.database import Database
 from app.store.tables import experiments as table
 from app.store.transitions import move
 from tests.store.helpers import NOBODY

@@ -6,11 +6,11 @@ import pytest
 from sqlalchemy import func, select
 
 from app.errors import Conflict
-from app.experiment.metrics import TrialSummary
-from app.experiment.plan import Phase
-from app.experiment.records import Conditions, HarnessUse
+from app.measure.metrics import TrialSummary
+from app.measure.records import Conditions, HarnessUse
+from app.spec.plan import Phase
 from app.store import queue, trials
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.parquet import records_of_table, samples_of_table
 from app.store.queue import Lease
 from app.store.tables import trial_records

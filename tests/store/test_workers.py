@@ -5,7 +5,7 @@ from datetime import timedelta
 from sqlalchemy import update
 
 from app.store import workers
-from app.store.engine import Database
+from app.store.database import Database
 from app.store.tables import workers as table
 from tests.store.helpers import submit
 

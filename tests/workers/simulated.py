@@ -2,11 +2,10 @@
 
 import dataclasses
 
-from app.experiment.plan import TrialPlan, plan_trials
-from app.experiment.records import Conditions
-from app.experiment.resolution import ResolvedExperiment, resolve
-from app.experiment.spec import Driver as DriverSettings
-from app.experiment.spec import Experiment
+from app.measure.records import Conditions
+from app.spec.experiment import DriverSettings, Experiment
+from app.spec.plan import TrialPlan, plan_trials
+from app.spec.resolution import ResolvedExperiment, resolve
 from workers.drivers.base import Batch, TrialOutcome
 from workers.drivers.simulated import SimulatedEngine
 from workers.trials import TrialRules

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.experiment.models import MODELS
-from app.experiment.resolution import resolve
+from app.spec.models import MODELS
+from app.spec.resolution import resolve
 from tests.builders import a_spec
 from workers.engine_config import engine_arguments, engine_environment, flatten, resolved_arm
 

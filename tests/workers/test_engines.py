@@ -4,10 +4,10 @@ from typing import Any, cast
 
 import pytest
 
-from app.experiment.plan import TrialPlan, plan_trials
-from app.experiment.records import ResolvedArm
-from app.experiment.resolution import ArmSettings, resolve
-from app.experiment.spec import Experiment
+from app.measure.records import StartedArm
+from app.spec.experiment import Experiment
+from app.spec.plan import TrialPlan, plan_trials
+from app.spec.resolution import ResolvedArm, resolve
 from workers.arms import Engine
 from workers.engines import Engines
 from workers.watch import Watch
@@ -32,10 +32,10 @@ class NotedEngine:
     def begin_start(self) -> None:
         self._note("begin")
 
-    def start(self, watch: Watch) -> ResolvedArm:
+    def start(self, watch: Watch) -> StartedArm:
         del watch
         self._note("start")
-        return ResolvedArm(self._arm, {"engine.seed": 0})
+        return StartedArm(self._arm, {"engine.seed": 0})
 
     def sleep(self, watch: Watch) -> None:
         del watch
@@ -55,7 +55,7 @@ def engines_of(arms: list[dict[str, Any]], *, on_gpu: bool, **plan: Any) -> tupl
     planned = plan_trials(spec, resolved)
     journal: list[str] = []
 
-    def new_engine(settings: ArmSettings, sleep_mode: bool) -> Engine:
+    def new_engine(settings: ResolvedArm, sleep_mode: bool) -> Engine:
         del sleep_mode
         return cast(Engine, NotedEngine(settings.name, journal))
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from app.experiment.conditions import disturbance
+from app.judge.conditions import disturbance
 from workers.hardware import ConditionsMeter, hardware_identity
 
 _TRIAL_S = 1.0

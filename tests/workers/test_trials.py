@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from app.errors import Cancelled, Draining, EngineDied
-from app.experiment.plan import Phase
-from app.experiment.records import TrialResult, TrialState
+from app.measure.records import TrialResult, TrialState
+from app.spec.plan import Phase
 from tests.builders import a_simulated_spec
 from tests.workers.simulated import Run, a_run
 from workers.trials import run_trials

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from app.errors import Cancelled, EngineDied, EngineStalled, LeaseLost, TimedOut
-from app.experiment.spec import Limits
+from app.spec.experiment import Limits
 from workers.watch import Pulse, Watch
 
 

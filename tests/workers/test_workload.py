@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import InvalidWorkload
-from app.experiment.plan import Phase, PlannedTrial
-from app.experiment.resolution import longest, resolve
-from app.experiment.spec import Experiment
-from app.experiment.workload import Empirical, LogNormal, TokenDistribution, Uniform
+from app.spec.experiment import Experiment
+from app.spec.plan import Phase, PlannedTrial
+from app.spec.resolution import longest, resolve
+from app.spec.workload import Empirical, LogNormal, TokenDistribution, Uniform
 from tests.builders import a_spec, planned
 from workers.drivers.base import Batch
 from workers.workload import Workload, draw

@@ -2,12 +2,12 @@
 
 from typing import assert_never
 
-from app.experiment.resolution import ArmSettings
-from app.experiment.spec import Api
+from app.spec.experiment import Api
+from app.spec.resolution import ResolvedArm
 from workers.drivers.base import Driver
 
 
-def make_driver(settings: ArmSettings, sleep_mode: bool, seed: int) -> Driver:
+def make_driver(settings: ResolvedArm, sleep_mode: bool, seed: int) -> Driver:
     """The driver of an arm. vLLM is imported only by those that need it, so that its environment can be set first."""
     match settings.driver.api:
         case Api.LLM:

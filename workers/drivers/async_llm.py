@@ -12,10 +12,9 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from app.errors import EngineDied
-from app.experiment.records import HarnessUse, ResolvedArm
-from app.experiment.resolution import ArmSettings
-from app.experiment.spec import AsyncLlmDriver, OutputKind, Samples
-from app.experiment.spec import Driver as DriverSettings
+from app.measure.records import HarnessUse, StartedArm
+from app.spec.experiment import AsyncLlmDriver, DriverSettings, OutputKind, Samples
+from app.spec.resolution import ResolvedArm
 from workers.drivers import requests
 from workers.drivers.base import Batch, Rollout
 from workers.drivers.tap import Tap
@@ -30,7 +29,7 @@ _SAMPLED = 64  # one in so many outputs is timed: reading the thread clock for e
 class AsyncLlmEngine:
     """One `AsyncLLM` on an event loop of its own; a rollout is one task per request."""
 
-    def __init__(self, settings: ArmSettings, sleep_mode: bool) -> None:
+    def __init__(self, settings: ResolvedArm, sleep_mode: bool) -> None:
         self._settings = settings
         self._sleep_mode = sleep_mode
         self._tap: Tap | None = None
@@ -38,11 +37,11 @@ class AsyncLlmEngine:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="async-llm", daemon=True).start()
 
-    def start(self) -> ResolvedArm:
+    def start(self) -> StartedArm:
         """Start the engine and report what it resolved to."""
         return self._await(self._start())
 
-    async def _start(self) -> ResolvedArm:
+    async def _start(self) -> StartedArm:
         def tap(vllm_config: object, engine_index: int) -> Tap:
             self._tap = Tap(vllm_config, engine_index)
             return self._tap

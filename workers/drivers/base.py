@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.experiment.records import Conditions, EngineSample, HarnessUse, RequestRecord, ResolvedArm
-from app.experiment.spec import Driver as DriverSettings
+from app.measure.records import Conditions, EngineSample, HarnessUse, RequestRecord, StartedArm
+from app.spec.experiment import DriverSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Driver(Protocol):
     Failures raise the ExperimentFailure they are (EngineStartFailed, EngineDied).
     """
 
-    def start(self) -> ResolvedArm:
+    def start(self) -> StartedArm:
         """Start the engine and report what it resolved to."""
         ...
 

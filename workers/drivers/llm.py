@@ -7,10 +7,9 @@ from vllm import LLM
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.metrics.loggers import PerEngineStatLoggerAdapter
 
-from app.experiment.records import HarnessUse, ResolvedArm
-from app.experiment.resolution import ArmSettings
-from app.experiment.spec import Driver as DriverSettings
-from app.experiment.spec import EngineProcess, LlmDriver
+from app.measure.records import HarnessUse, StartedArm
+from app.spec.experiment import DriverSettings, EngineProcess, LlmDriver
+from app.spec.resolution import ResolvedArm
 from workers.drivers import requests
 from workers.drivers.base import Batch, Rollout
 from workers.drivers.tap import Tap
@@ -20,12 +19,12 @@ from workers.engine_config import engine_arguments, resolved_arm
 class LlmEngine:
     """One `LLM`; a rollout is the add-and-step loop of `LLM.generate`, with a stop flag."""
 
-    def __init__(self, settings: ArmSettings, sleep_mode: bool) -> None:
+    def __init__(self, settings: ResolvedArm, sleep_mode: bool) -> None:
         self._settings = settings
         self._sleep_mode = sleep_mode
         self._stop = False
 
-    def start(self) -> ResolvedArm:
+    def start(self) -> StartedArm:
         """Start the engine and report what it resolved to."""
         driver = self._settings.driver
         if isinstance(driver, LlmDriver) and driver.engine_process is EngineProcess.IN_PROCESS:

@@ -12,8 +12,8 @@ from vllm import SamplingParams
 from vllm.inputs.engine import tokens_input
 from vllm.sampling_params import RequestOutputKind
 
-from app.experiment.records import RequestRecord
-from app.experiment.spec import AsyncLlmDriver, LlmDriver, OutputKind, Samples
+from app.measure.records import RequestRecord
+from app.spec.experiment import AsyncLlmDriver, LlmDriver, OutputKind, Samples
 from workers.drivers.base import Batch, Request
 
 OUTPUT_KINDS: dict[OutputKind, RequestOutputKind] = {

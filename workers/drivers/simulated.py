@@ -6,10 +6,9 @@ import threading
 import time
 
 from app.errors import EngineDied
-from app.experiment.records import HarnessUse, RequestRecord, ResolvedArm
-from app.experiment.resolution import ArmSettings
-from app.experiment.spec import Driver as DriverSettings
-from app.experiment.spec import SimulatedDriver
+from app.measure.records import HarnessUse, RequestRecord, StartedArm
+from app.spec.experiment import DriverSettings, SimulatedDriver
+from app.spec.resolution import ResolvedArm
 from workers.drivers.base import Batch, Request, Rollout
 
 _VOCABULARY = 8192
@@ -18,7 +17,7 @@ _VOCABULARY = 8192
 class SimulatedEngine:
     """Every sample takes ``prefill_s`` and then ``seconds_per_token`` per token; noise and drift are per trial."""
 
-    def __init__(self, settings: ArmSettings, seed: int) -> None:
+    def __init__(self, settings: ResolvedArm, seed: int) -> None:
         assert isinstance(settings.driver, SimulatedDriver)  # noqa: S101 - chosen by the api
         self._settings = settings
         self._driver = settings.driver
@@ -26,10 +25,10 @@ class SimulatedEngine:
         self._tokens = 0
         self._stop = threading.Event()
 
-    def start(self) -> ResolvedArm:
+    def start(self) -> StartedArm:
         """Wait ``start_s``."""
         time.sleep(self._driver.start_s)
-        return ResolvedArm(
+        return StartedArm(
             arm=self._settings.name,
             config={},
             start_s=self._driver.start_s,

@@ -5,7 +5,7 @@ from typing import Any
 
 from vllm.v1.metrics.loggers import StatLoggerBase
 
-from app.experiment.records import EngineSample
+from app.measure.records import EngineSample
 
 
 class Tap(StatLoggerBase):

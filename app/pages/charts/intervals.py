@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from app.experiment.verdict import Comparison
+from app.judge.verdict import Comparison
 from app.pages.charts.figure import Address, Figure
 from app.pages.charts.scale import Linear, round_step, tick_text
 from app.pages.charts.svg import NARROW, WIDE, Box, both, el, line, picture, rect, text

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from app.experiment.results import NoiseFloor
-from app.experiment.verdict import Comparison
+from app.judge.results import NoiseFloor
+from app.judge.verdict import Comparison
 from app.pages.charts.axis import bottom
 from app.pages.charts.figure import Figure
 from app.pages.charts.scale import Linear

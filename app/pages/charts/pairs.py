@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
-from app.experiment.verdict import BlockValues, Comparison
+from app.judge.verdict import BlockValues, Comparison
 from app.pages.charts.axis import left
 from app.pages.charts.figure import Address, Figure
 from app.pages.charts.legend import legend

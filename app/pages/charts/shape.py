@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from app.experiment.columns import Floats
+from app.measure.columns import Floats
 from app.pages.charts.axis import bottom
 from app.pages.charts.figure import Address, Figure
 from app.pages.charts.legend import hue

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from app.experiment.columns import Floats
+from app.measure.columns import Floats
 from app.pages.charts.axis import bottom, left
 from app.pages.charts.figure import Address, Figure
 from app.pages.charts.legend import hue, legend

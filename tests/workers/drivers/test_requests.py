@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from vllm.sampling_params import RequestOutputKind
 
-from app.experiment.spec import AsyncLlmDriver, LlmDriver, Samples
+from app.spec.experiment import AsyncLlmDriver, LlmDriver, Samples
 from workers.drivers import requests
 from workers.drivers.base import Batch, Request, Sampling
 

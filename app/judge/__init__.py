@@ -1,0 +1,1 @@
+"""From trials to a verdict, and everything that limits it. Pure."""

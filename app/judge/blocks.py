@@ -1,0 +1,81 @@
+"""Trials side by side: comparisons are made inside blocks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.judge.conditions import disturbance
+from app.judge.fairness import Fairness, check_fairness
+from app.measure.metrics import TrialSummary
+from app.measure.records import TrialState
+from app.measure.work import TrialWork
+from app.spec.plan import Phase
+
+Blocks = Mapping[int, Mapping[str, TrialSummary]]
+
+
+def blocks_of(trials: Sequence[TrialSummary]) -> Blocks:
+    """The measured trials of the newest attempt: block -> arm -> trial."""
+    newest = max((trial.attempt for trial in trials), default=0)
+    blocks: dict[int, dict[str, TrialSummary]] = {}
+    for trial in trials:
+        if trial.attempt == newest and trial.planned.phase is Phase.MEASURED:
+            blocks.setdefault(trial.planned.block, {})[trial.planned.arm] = trial
+    return {block: blocks[block] for block in sorted(blocks)}
+
+
+def succeeded(trial: TrialSummary) -> bool:
+    """Whether the trial ran to its end."""
+    return trial.state is TrialState.SUCCEEDED
+
+
+def counts(trial: TrialSummary | None) -> bool:
+    """Whether a comparison may rest on the trial."""
+    return trial is not None and succeeded(trial) and disturbance(trial.conditions) is None
+
+
+def fairness_of(blocks: Blocks, arms: Sequence[str]) -> Fairness:
+    """Whether these arms did the same work, in the blocks that all of them finished."""
+    works: dict[int, dict[str, TrialWork]] = {
+        block: {arm: trial.work for arm, trial in by_arm.items() if trial.work is not None and succeeded(trial)}
+        for block, by_arm in blocks.items()
+    }
+    return check_fairness(works, arms)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two arms' trials, block by block."""
+
+    baseline: str
+    candidate: str
+    done: Mapping[int, tuple[TrialSummary, TrialSummary]]  # block -> trial of the baseline, of the candidate
+    dropped: Mapping[int, str]  # block -> why it does not count
+
+    @classmethod
+    def of(cls, blocks: Blocks, baseline: str, candidate: str) -> "Pair":
+        """A trial that failed or was disturbed takes its whole block with it."""
+        done: dict[int, tuple[TrialSummary, TrialSummary]] = {}
+        dropped: dict[int, str] = {}
+        for block, by_arm in blocks.items():
+            ours, theirs = by_arm.get(baseline), by_arm.get(candidate)
+            if ours is not None and theirs is not None and counts(ours) and counts(theirs):
+                done[block] = (ours, theirs)
+            elif ours is not None or theirs is not None:
+                dropped[block] = "; ".join(
+                    _why_not(arm, by_arm.get(arm)) for arm in (baseline, candidate) if not counts(by_arm.get(arm))
+                )
+        return cls(baseline, candidate, done, dropped)
+
+    def has(self, key: str) -> bool:
+        """Whether both arms have values of a metric, and not all of them 0."""
+        sides = [[trials[side].metrics.get(key) for trials in self.done.values()] for side in (0, 1)]
+        known = [{value for value in side if value is not None} for side in sides]
+        return all(known) and known != [{0.0}, {0.0}]
+
+
+def _why_not(arm: str, trial: TrialSummary | None) -> str:
+    if trial is None:
+        return f"{arm} has not run"
+    if succeeded(trial):
+        return f"{arm} was disturbed: {disturbance(trial.conditions)}"
+    return f"{arm} failed: {trial.error}" if trial.error else f"{arm} failed"

@@ -1,0 +1,289 @@
+"""How a candidate arm compares with the baseline arm."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.judge.blocks import Blocks, Pair, blocks_of
+from app.judge.confounds import confounds_of
+from app.judge.verdict import BlockValues, Comparison, DroppedBlock, Method, Verdict
+from app.measure.metrics import METRICS, Better, Metric, TrialSummary
+from app.measure.records import StartedArm
+from app.spec.experiment import Experiment
+from app.spec.plan import TrialPlan
+from app.spec.resolution import ResolvedExperiment
+from app.stats.estimate import Estimate, NoEstimate, to_percent, to_ratio
+from app.stats.holm import holm
+from app.stats.looks import level_per_look
+from app.stats.paired import PairedResult, compare_paired
+from app.stats.power import blocks_needed, detectable_effect
+from app.stats.sign_flip import sign_flip_p
+
+__all__ = ["BlockValues", "Comparison", "DroppedBlock", "Method", "Verdict", "compare", "should_stop_early"]
+
+LEAST_LEVEL = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A comparison but for its verdict, which for secondary metrics depends on all the others."""
+
+    metric: Metric
+    key: str
+    pair: Pair
+    values: tuple[BlockValues, ...]
+    dropped: tuple[DroppedBlock, ...]
+    result: PairedResult | NoEstimate
+    confounds: tuple[str, ...]
+
+    @property
+    def p_t(self) -> float | None:
+        return self.result.p_t if isinstance(self.result, PairedResult) else None
+
+
+def compare(
+    spec: Experiment,
+    resolved: ResolvedExperiment,
+    trials: Sequence[TrialSummary],
+    arms: Sequence[StartedArm],
+    *,
+    withheld: str | None = None,
+) -> tuple[Comparison, ...]:
+    """Every candidate against the baseline in every metric both have; primary metrics first.
+
+    `withheld`: why there may be no verdict yet, whatever the blocks say.
+    """
+    drafts = _drafts(resolved, blocks_of(trials), arms, 1 - decision_level(spec))
+    adjusted = holm([None if draft.metric.primary else draft.p_t for draft in drafts])
+    return tuple(_finish(draft, p_holm, spec, withheld) for draft, p_holm in zip(drafts, adjusted, strict=True))
+
+
+def should_stop_early(
+    spec: Experiment, resolved: ResolvedExperiment, plan: TrialPlan, trials: Sequence[TrialSummary]
+) -> bool:
+    """Whether the worker may end the experiment after the blocks that are done.
+
+    Only at a look the plan fixes, and when the numbers decide `output_throughput` for every candidate.
+    """
+    done = {block: by_arm for block, by_arm in blocks_of(trials).items() if set(plan.arms) <= set(by_arm)}
+    if len(done) not in spec.plan.looks or len(done) >= spec.plan.blocks:
+        return False
+    drafts = [
+        draft for draft in _drafts(resolved, done, (), 1 - decision_level(spec)) if draft.key == "output_throughput"
+    ]
+    verdicts = [_verdict(draft, None, spec) for draft in drafts]
+    return bool(verdicts) and Verdict.INCONCLUSIVE not in verdicts
+
+
+def decision_level(spec: Experiment) -> float:
+    """The level of every test: `decision.alpha`, or less where the plan allows to look before the end."""
+    alpha, looks = spec.decision.alpha, spec.plan.looks
+    if not looks:
+        return alpha
+    every = looks if looks[-1] >= spec.plan.blocks else (*looks, spec.plan.blocks)
+    # The level is rounded down to 4 decimals, to 0 for a tiny alpha; Bonferroni's never is.
+    return max(level_per_look(every, alpha), alpha / len(every))
+
+
+# --- numbers -------------------------------------------------------------------------------------------------------
+
+
+def _drafts(
+    resolved: ResolvedExperiment, blocks: Blocks, arms: Sequence[StartedArm], confidence: float
+) -> list[_Draft]:
+    baseline = next(arm for arm in resolved.arms if arm.name == resolved.baseline)
+    drafts: list[_Draft] = []
+    for candidate in resolved.arms:
+        if candidate.name == baseline.name:
+            continue
+        pair = Pair.of(blocks, baseline.name, candidate.name)
+        confounds = confounds_of(baseline, candidate, pair, blocks, arms)
+        drafts += [
+            _draft(metric, key, pair, confounds, confidence, ordered=len(resolved.arms) == 2)
+            for metric in METRICS.values()
+            for key in metric.compared_keys
+            if metric.primary or pair.has(key)
+        ]
+    # The sort is stable: within a rank, candidates and metrics keep their order.
+    return sorted(drafts, key=lambda draft: _RANK.get(draft.key, len(_RANK)))
+
+
+_RANK = {"output_throughput": 0, "duration_s": 1}
+
+
+def _draft(
+    metric: Metric, key: str, pair: Pair, confounds: tuple[str, ...], confidence: float, *, ordered: bool
+) -> _Draft:
+    values: list[BlockValues] = []
+    dropped = dict(pair.dropped)
+    for block, (ours, theirs) in pair.done.items():
+        before, after = ours.metrics.get(key), theirs.metrics.get(key)
+        if before is None or after is None:
+            lacking = ours if before is None else theirs
+            dropped[block] = f"{lacking.planned.arm} has no {key}: {lacking.missing.get(key, 'not measured')}"
+            continue
+        values.append(
+            BlockValues(
+                block=block,
+                baseline=before,
+                candidate=after,
+                baseline_slot=ours.planned.slot,
+                candidate_slot=theirs.planned.slot,
+                baseline_first=ours.planned.position < theirs.planned.position,
+            )
+        )
+    result = _estimate(values, pair, confidence, ordered=ordered)
+    if isinstance(result, PairedResult) and result.order_confounded:
+        first = pair.baseline if values[0].baseline_first else pair.candidate
+        confounds = (*confounds, f"{first} ran first in every block that counts, so its place cannot be told from it")
+    return _Draft(
+        metric=metric,
+        key=key,
+        pair=pair,
+        values=tuple(values),
+        dropped=tuple(DroppedBlock(block=block, reason=reason) for block, reason in sorted(dropped.items())),
+        result=result,
+        confounds=confounds,
+    )
+
+
+def _estimate(
+    values: Sequence[BlockValues], pair: Pair, confidence: float, *, ordered: bool
+) -> PairedResult | NoEstimate:
+    for one in values:
+        for arm, value in ((pair.baseline, one.baseline), (pair.candidate, one.candidate)):
+            if value <= 0:
+                return NoEstimate(f"{arm} has {value:g} in block {one.block}, and a ratio needs values above 0")
+    # More than two arms run in random order, in which a position is luck and not a plan.
+    positions = [one.order for one in values] if ordered else None
+    return compare_paired(
+        [one.baseline for one in values], [one.candidate for one in values], positions, confidence=confidence
+    )
+
+
+# --- verdict -------------------------------------------------------------------------------------------------------
+
+
+def _verdict(draft: _Draft, p_holm: float | None, spec: Experiment) -> Verdict:
+    """What the numbers say, whatever confounds them.
+
+    The margin is the same factor both ways, so that neither swapping the arms nor looking at the time instead of the
+    throughput changes the verdict.
+    """
+    if isinstance(draft.result, NoEstimate):
+        return Verdict.INCONCLUSIVE
+    estimate = draft.result.log_ratio
+    if estimate.excludes(0) and (p_holm is None or p_holm < decision_level(spec)):
+        return Verdict.FASTER if (estimate.value > 0) == (draft.metric.better is Better.HIGHER) else Verdict.SLOWER
+    return Verdict.SAME if _within(estimate, spec.decision.margin_pct) else Verdict.INCONCLUSIVE
+
+
+def _within(estimate: Estimate, margin_pct: float) -> bool:
+    margin = math.log1p(margin_pct / 100)
+    return -margin <= estimate.low and estimate.high <= margin
+
+
+def _finish(draft: _Draft, p_holm: float | None, spec: Experiment, withheld: str | None) -> Comparison:
+    level = decision_level(spec)
+    verdict, reasons = _verdict(draft, p_holm, spec), tuple[str, ...]()
+    if draft.confounds:
+        verdict, reasons = Verdict.CONFOUNDED, draft.confounds
+    elif withheld is not None:
+        verdict, reasons = Verdict.INCONCLUSIVE, (withheld,)
+    elif verdict is Verdict.INCONCLUSIVE:
+        reasons = (_why_inconclusive(draft, p_holm, spec),)
+    return Comparison(
+        metric=draft.key,
+        unit=draft.metric.unit,
+        higher_is_better=draft.metric.better is Better.HIGHER,
+        primary=draft.metric.primary,
+        baseline=draft.pair.baseline,
+        candidate=draft.pair.candidate,
+        confidence=1 - level,
+        margin_pct=spec.decision.margin_pct,
+        p_t=draft.p_t,
+        p_holm=p_holm,
+        p_sign_flip=_sign_flip(draft),
+        pairs=len(draft.values),
+        blocks=draft.values,
+        dropped_blocks=draft.dropped,
+        blocks_needed=_blocks_needed(draft, spec) if verdict is Verdict.INCONCLUSIVE and not withheld else None,
+        verdict=verdict,
+        reasons=reasons,
+        **_numbers(draft, level, spec.decision.margin_pct),
+    )
+
+
+def _numbers(draft: _Draft, level: float, margin_pct: float) -> dict[str, Any]:
+    """The fields that need an estimate; None where there is none, or where it is beyond the range of a float."""
+    result = draft.result
+    if isinstance(result, NoEstimate):
+        single = _single_log_ratio(draft.values)
+        return {
+            "ratio": None if single is None else _finite(to_ratio(single)),
+            "change_pct": None if single is None else _finite(to_percent(single)),
+            "interval_pct": None,
+            "analysis": None,
+            "sd_pct": None,
+            "position_effect_pct": None,
+            "detectable_effect_pct": None,
+            "within_margin": False,
+        }
+    change = result.log_ratio.transformed(to_percent)
+    return {
+        "ratio": _finite(to_ratio(result.log_ratio.value)),
+        "change_pct": _finite(change.value),
+        "interval_pct": (change.low, change.high) if math.isfinite(change.high) else None,
+        "analysis": result.analysis,
+        "sd_pct": 100 * result.sd,
+        "position_effect_pct": None if result.position is None else _finite(to_percent(result.position.value)),
+        "detectable_effect_pct": _detectable_pct(result, level),
+        "within_margin": _within(result.log_ratio, margin_pct),
+    }
+
+
+def _detectable_pct(result: PairedResult, level: float) -> float | None:
+    if result.df < 2 and level < LEAST_LEVEL:
+        return None  # thousands of standard deviations: nobody asks, and the noncentral t does not know
+    return _finite(to_percent(detectable_effect(result.sd, result.blocks, result.analysis, alpha=level)))
+
+
+def _single_log_ratio(values: Sequence[BlockValues]) -> float | None:
+    """One block has a ratio, though nothing to say of how sure it is."""
+    if len(values) != 1 or min(values[0].baseline, values[0].candidate) <= 0:
+        return None
+    return values[0].log_ratio
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def _sign_flip(draft: _Draft) -> float | None:
+    if isinstance(draft.result, NoEstimate):
+        return None
+    return sign_flip_p([one.log_ratio for one in draft.values])
+
+
+def _blocks_needed(draft: _Draft, spec: Experiment) -> int | None:
+    """Blocks that find a change as large as the margin; where so many have run, one as large as the estimate."""
+    result, level = draft.result, decision_level(spec)
+    if isinstance(result, NoEstimate):
+        return None
+    for effect in (math.log1p(spec.decision.margin_pct / 100), abs(result.log_ratio.value)):
+        needed = blocks_needed(effect, result.sd, result.analysis, alpha=level) if effect else None
+        if needed is None or needed > result.blocks:
+            return needed
+    return None
+
+
+def _why_inconclusive(draft: _Draft, p_holm: float | None, spec: Experiment) -> str:
+    if isinstance(draft.result, NoEstimate):
+        return draft.result.reason
+    if draft.result.log_ratio.excludes(0):
+        return (
+            f"the interval excludes 0, but this is one of several secondary metrics: adjusted for their number "
+            f"p = {p_holm:.2g} is not below {decision_level(spec):.2g}"
+        )
+    return f"the interval includes 0 and reaches beyond the margin of {spec.decision.margin_pct:g} %"

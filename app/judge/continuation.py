@@ -1,0 +1,174 @@
+"""What an attempt need not measure, because one before it has."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import Field, JsonValue
+
+from app.judge.blocks import blocks_of, counts
+from app.judge.conditions import ResultWarning, WarningCode
+from app.judge.fingerprint import Identity, identity_of
+from app.measure.metrics import TrialSummary
+from app.measure.records import StartedArm
+from app.spec.experiment import Experiment
+from app.spec.frozen import SpecModel
+from app.spec.plan import TrialPlan
+from app.spec.resolution import ResolvedExperiment
+
+_MOST_NAMED = 5  # differences a warning names before it says how many more there are
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What an attempt before this one left: of the same experiment, or of one that it retries."""
+
+    experiment_id: str
+    attempt: int
+    workload_sha256: str | None
+    arms: tuple[StartedArm, ...]
+    trials: tuple[TrialSummary, ...]
+
+
+class EarlierBlocks(SpecModel):
+    """Finished blocks of an earlier attempt."""
+
+    experiment_id: str = Field(description="The experiment it was an attempt at.", examples=["0f8e5c1d2b3a4956"])
+    attempt: int = Field(description="Which attempt, from 1.", examples=[1])
+    blocks: tuple[int, ...] = Field(description="The blocks, from 0.", examples=[[0, 1, 2]])
+    differences: tuple[str, ...] = Field(
+        (), description="Why they do not count here.", examples=[["versions.vllm was 0.31.0, is 0.32.0"]]
+    )
+
+
+class Continuation(SpecModel):
+    """What became of the finished blocks of earlier attempts."""
+
+    taken_over: tuple[EarlierBlocks, ...] = Field(
+        (), description="Measured by an earlier attempt under the same fingerprint; they are part of these results."
+    )
+    run_again: tuple[EarlierBlocks, ...] = Field(
+        (), description="Measured under another fingerprint, and so measured again."
+    )
+
+    @property
+    def blocks(self) -> frozenset[int]:
+        """The blocks that need not run."""
+        return frozenset(block for earlier in self.taken_over for block in earlier.blocks)
+
+
+def continuation_of(
+    spec: Experiment,
+    resolved: ResolvedExperiment,
+    plan: TrialPlan,
+    arms: Sequence[StartedArm],
+    earlier: Sequence[Earlier],
+    *,
+    workload_sha256: str | None = None,
+) -> Continuation | None:
+    """What to take over from earlier attempts, newest first; None if none of them finished a block.
+
+    A block counts if it is of the plan and every arm ran in it undisturbed; its trials never come from two attempts.
+    """
+    now = _identities(spec, resolved, arms, workload_sha256)
+    taken_over: list[EarlierBlocks] = []
+    run_again: list[EarlierBlocks] = []
+    seen: set[int] = set()
+    for one in earlier:
+        blocks = finished_blocks(one.trials, plan) - seen
+        if not blocks:
+            continue
+        then = _identities(spec, resolved, one.arms, one.workload_sha256)
+        found = EarlierBlocks(
+            experiment_id=one.experiment_id,
+            attempt=one.attempt,
+            blocks=tuple(sorted(blocks)),
+            differences=tuple(_differences(now, then)),
+        )
+        if found.differences:
+            run_again.append(found)
+        else:
+            taken_over.append(found)
+            seen |= blocks
+    if not taken_over and not run_again:
+        return None
+    return Continuation(taken_over=tuple(taken_over), run_again=tuple(run_again))
+
+
+def finished_blocks(trials: Sequence[TrialSummary], plan: TrialPlan) -> set[int]:
+    """Blocks of the plan that one attempt has finished, undisturbed and with every arm."""
+    planned = {trial.block for trial in plan.measured}
+    return {
+        block
+        for block, by_arm in blocks_of(trials).items()
+        if block in planned and all(counts(by_arm.get(arm)) for arm in plan.arms)
+    }
+
+
+def continuation_warnings(continuation: Continuation | None) -> Iterator[ResultWarning]:
+    """What a reader should know: not all of it ran on the same engines, or why all of it ran again."""
+    if continuation is None:
+        return
+    for earlier in continuation.taken_over:
+        yield ResultWarning(
+            code=WarningCode.CONTINUED,
+            detail=f"{_named(earlier)} had been finished under the same fingerprint and are part of these results; the "
+            "engines were started anew after them.",
+        )
+    for earlier in continuation.run_again:
+        more = len(earlier.differences) - _MOST_NAMED
+        named = "; ".join(earlier.differences[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
+        yield ResultWarning(
+            code=WarningCode.NOT_CONTINUED,
+            detail=f"{_named(earlier)} had been finished under another fingerprint and are no part of these results: "
+            f"{named}.",
+        )
+
+
+def _named(earlier: EarlierBlocks) -> str:
+    blocks = ", ".join(str(block) for block in earlier.blocks)
+    return f"Blocks {blocks} of attempt {earlier.attempt} of {earlier.experiment_id}"
+
+
+def _identities(
+    spec: Experiment, resolved: ResolvedExperiment, arms: Sequence[StartedArm], workload_sha256: str | None
+) -> dict[str, Identity]:
+    """One per arm, so that a difference can be named wherever it is; all are equal if and only if fingerprints are."""
+    started = {arm.arm: arm for arm in arms}
+    return {
+        arm.name: identity_of(
+            spec,
+            ResolvedExperiment(arms=(arm,), baseline=arm.name),
+            [started[arm.name]] if arm.name in started else [],
+            workload_sha256=workload_sha256,
+        )
+        for arm in resolved.arms
+    }
+
+
+def _differences(now: Mapping[str, Identity], then: Mapping[str, Identity]) -> Iterator[str]:
+    told: set[str] = set()
+    for arm, identity in now.items():
+        ours, theirs = _flat(identity), _flat(then[arm])
+        for key in sorted(ours.keys() | theirs.keys()):
+            was, is_ = theirs.get(key, "unknown"), ours.get(key, "unknown")
+            text = f"{key} was {was}, is {is_}"
+            if was != is_ and text not in told:
+                told.add(text)
+                yield text
+
+
+def _flat(identity: Identity) -> dict[str, JsonValue]:
+    """Dotted keys to values; those of the identity's only arm begin without a prefix."""
+    (arm,) = identity.arms
+    flat: dict[str, JsonValue] = {}
+    _flatten(identity.workload, "workload", flat)
+    _flatten(arm, "", flat)
+    return flat
+
+
+def _flatten(value: JsonValue, key: str, flat: dict[str, JsonValue]) -> None:
+    if isinstance(value, dict):
+        for name, child in value.items():
+            _flatten(child, f"{key}.{name}" if key else name, flat)
+    else:
+        flat[key] = value

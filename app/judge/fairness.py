@@ -1,0 +1,122 @@
+"""Did the arms do the same work?"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from app.measure.work import TrialWork, sum_if_known
+from app.spec.frozen import SpecModel
+
+Aspect = Literal["samples", "prompt_tokens", "output_tokens", "cached_tokens", "finish_reasons", "shape"]
+
+
+class WorkDifference(SpecModel):
+    """A way in which the arms' work differed."""
+
+    what: Aspect = Field(
+        description="What differed; `shape`: equal in total, but not sample by sample.", examples=["output_tokens"]
+    )
+    values: dict[str, str] = Field(
+        description="Total over the compared blocks, by arm.", examples=[{"sync": "16384", "async": "16400"}]
+    )
+    blocks: tuple[int, ...] = Field(description="Blocks in which they differ.", examples=[[0, 3]])
+
+
+class Fairness(SpecModel):
+    """Whether the arms did the same work, over the blocks that all arms finished."""
+
+    equal: bool = Field(description="False where `differences` lists any.")
+    blocks: int = Field(description="Blocks looked at.", examples=[6])
+    prompt_tokens: dict[str, int] = Field(description="Prompt tokens by arm.", examples=[{"sync": 4096, "async": 4096}])
+    output_tokens: dict[str, int] = Field(
+        description="Output tokens by arm.", examples=[{"sync": 16384, "async": 16384}]
+    )
+    cached_tokens: dict[str, int | None] = Field(
+        description="Prompt tokens from the prefix cache by arm; null where the engine does not say.",
+        examples=[{"sync": 0, "async": 0}],
+    )
+    finish_reasons: dict[str, dict[str, int]] = Field(
+        description="Samples by arm and finish reason.", examples=[{"sync": {"length": 192}, "async": {"length": 192}}]
+    )
+    identical_outputs_pct: float | None = Field(
+        description="Samples whose token ids are the same in every arm, percent; for information, because equal "
+        "work needs equal counts only. Null without a block or with one arm.",
+        examples=[100.0],
+    )
+    differences: tuple[WorkDifference, ...] = Field(description="What was not equal; empty if all was.")
+
+
+def check_fairness(blocks: Mapping[int, Mapping[str, TrialWork]], arms: Sequence[str]) -> Fairness:
+    """Compare the arms' work block by block, over the blocks that all of `arms` finished."""
+    done = {number: [works[arm] for arm in arms] for number, works in sorted(blocks.items()) if set(arms) <= set(works)}
+    by_arm = {arm: [works[index] for works in done.values()] for index, arm in enumerate(arms)}
+    cached = {arm: sum_if_known([work.cached_tokens for work in works]) for arm, works in by_arm.items()}
+    prompt = {arm: sum(work.prompt_tokens for work in works) for arm, works in by_arm.items()}
+    output = {arm: sum(work.output_tokens for work in works) for arm, works in by_arm.items()}
+    reasons = {arm: _total([work.finish_reasons for work in works]) for arm, works in by_arm.items()}
+    samples = {arm: sum(work.samples for work in works) for arm, works in by_arm.items()}
+    looked_at: tuple[tuple[Aspect, Callable[[TrialWork], object], Mapping[str, object]], ...] = (
+        ("samples", lambda work: work.samples, samples),
+        ("prompt_tokens", lambda work: work.prompt_tokens, prompt),
+        ("output_tokens", lambda work: work.output_tokens, output),
+        ("cached_tokens", lambda work: work.cached_tokens, cached),
+        ("finish_reasons", lambda work: work.finish_reasons, reasons),
+        ("shape", lambda work: work.shape_sha256, {}),
+    )
+    differences = _without_echo(
+        [
+            WorkDifference(what=what, values={arm: _text(totals.get(arm)) for arm in totals}, blocks=where)
+            for what, value, totals in looked_at
+            if (where := tuple(number for number, works in done.items() if _unequal([value(work) for work in works])))
+        ]
+    )
+    return Fairness(
+        equal=not differences,
+        blocks=len(done),
+        prompt_tokens=prompt,
+        output_tokens=output,
+        cached_tokens=cached,
+        finish_reasons=reasons,
+        identical_outputs_pct=_identical_outputs_pct(list(done.values())),
+        differences=differences,
+    )
+
+
+def _unequal(values: Sequence[object]) -> bool:
+    """What an engine does not report cannot be found unequal."""
+    return None not in values and any(value != values[0] for value in values)
+
+
+def _without_echo(differences: Sequence[WorkDifference]) -> tuple[WorkDifference, ...]:
+    """Counts that differ change the shape too: it is news only where no count has told already."""
+    counts = {"samples", "prompt_tokens", "output_tokens", "finish_reasons"}
+    told = {block for difference in differences if difference.what in counts for block in difference.blocks}
+    return tuple(
+        difference for difference in differences if difference.what != "shape" or not set(difference.blocks) <= told
+    )
+
+
+def _identical_outputs_pct(blocks: Sequence[Sequence[TrialWork]]) -> float | None:
+    samples = same = 0
+    for works in blocks:
+        hashes = [np.frombuffer(work.output_hashes, dtype=np.uint64) for work in works]
+        samples += max(map(len, hashes))
+        if len({len(one) for one in hashes}) == 1:
+            same += int(np.logical_and.reduce([one == hashes[0] for one in hashes]).sum())
+    return 100.0 * same / samples if samples and len(blocks[0]) > 1 else None
+
+
+def _total(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one)
+    return dict(sorted(total.items()))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{count} {reason}" for reason, count in value.items())
+    return str(value)

@@ -1,0 +1,142 @@
+"""What must be equal for two results to be comparable."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from pydantic import Field, JsonValue
+
+from app.measure.records import StartedArm
+from app.spec.experiment import Experiment
+from app.spec.frozen import SpecModel
+from app.spec.resolution import ResolvedExperiment
+
+# Where an engine ran, not how: which GPU of several like ones, addresses, directories, random ids.
+_NOT_IDENTITY = (
+    "env.CUDA_VISIBLE_DEVICES",
+    "env.VLLM_DIST_IDENT",
+    "env.VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME",
+    "env.*_IP",
+    "env.*_PORT",
+    "env.*_ROOT",
+)
+
+
+class EnvironmentReport(SpecModel):
+    """Where the results come from, for people, and the hash by which machines tell it from elsewhere."""
+
+    fingerprint: str = Field(
+        description="SHA-256 of what must be equal for two results to be comparable: workload, model, arms, "
+        "hardware, software, environment variables.",
+        examples=["9f2b6c2f8a…"],
+    )
+    gpu: str | None = Field(description="GPU; null where there is none.", examples=["NVIDIA H200"])
+    gpus: int = Field(description="Most GPUs any arm used.", examples=[1])
+    cpu: str | None = Field(description="CPU of the worker's host.", examples=["Intel(R) Xeon(R) Platinum 8468"])
+    vllm: str | None = Field(description="vLLM; every version where the arms' differ.", examples=["0.25.1"])
+    versions: dict[str, str] = Field(
+        description="Software the arms ran on; every version where theirs differ.",
+        examples=[{"torch": "2.11.0+cu130", "ray": "2.60.0"}],
+    )
+    hardware: dict[str, JsonValue] = Field(
+        description="The host of the first arm, as its worker reports it.", examples=[{"cpu_cores": 16}]
+    )
+
+
+class Identity(SpecModel):
+    """Everything that must be equal. What was measured, also of the host, is no part of it; nor are names."""
+
+    workload: JsonValue = Field(description="Workload, seed, and the state each trial starts from.")
+    arms: tuple[JsonValue, ...] = Field(description="Every arm with model, settings, hardware, software, environment.")
+
+    @property
+    def fingerprint(self) -> str:
+        """Its hash."""
+        return hashlib.sha256(_canonical(self.model_dump(mode="json")).encode()).hexdigest()
+
+
+def identity_of(
+    spec: Experiment, resolved: ResolvedExperiment, arms: Sequence[StartedArm], *, workload_sha256: str | None = None
+) -> Identity:
+    """What another experiment must share to be comparable.
+
+    `workload_sha256`: of the drawn requests; without it a prompt file that changed goes unnoticed. Arms whose engine
+    has not started count with their settings alone.
+    """
+    started = {arm.arm: arm for arm in arms}
+    parts: list[JsonValue] = [
+        {
+            "settings": settings.model_dump(mode="json", exclude={"name", "profile"}),
+            **(_engine(started[settings.name]) if settings.name in started else {}),
+        }
+        for settings in resolved.arms
+    ]
+    return Identity(
+        workload={
+            "workload": spec.workload.model_dump(mode="json"),
+            "sha256": workload_sha256,
+            "service_levels": spec.decision.service_levels.model_dump(mode="json"),
+            "plan": spec.plan.model_dump(
+                mode="json", include={"seed", "warmup_trials", "residency", "reset_prefix_cache"}
+            ),
+        },
+        arms=tuple(sorted(parts, key=_canonical)),
+    )
+
+
+def fingerprint(
+    spec: Experiment, resolved: ResolvedExperiment, arms: Sequence[StartedArm], *, workload_sha256: str | None = None
+) -> str:
+    """The hash of `identity_of`: 64 hexadecimal digits."""
+    return identity_of(spec, resolved, arms, workload_sha256=workload_sha256).fingerprint
+
+
+def environment_report(
+    spec: Experiment, resolved: ResolvedExperiment, arms: Sequence[StartedArm], *, workload_sha256: str | None = None
+) -> EnvironmentReport:
+    """The fingerprint and what people want to know of it."""
+    versions = _joined([arm.versions for arm in arms])
+    hardware = _plain(arms[0].hardware) if arms else {}
+    return EnvironmentReport(
+        fingerprint=fingerprint(spec, resolved, arms, workload_sha256=workload_sha256),
+        gpu=_text(hardware.get("gpu")),
+        gpus=max((gpus_of(arm) for arm in arms), default=0),
+        cpu=_text(hardware.get("cpu")),
+        vllm=versions.get("vllm"),
+        versions=versions,
+        hardware=hardware,
+    )
+
+
+def gpus_of(arm: StartedArm) -> int:
+    """How many GPUs the arm's engine runs on."""
+    count = arm.hardware.get("gpu_count", 0)
+    return count if isinstance(count, int) else 0
+
+
+def _engine(arm: StartedArm) -> dict[str, JsonValue]:
+    environment = {
+        key: value
+        for key, value in arm.config.items()
+        if key.startswith("env.") and not any(fnmatchcase(key, pattern) for pattern in _NOT_IDENTITY)
+    }
+    return {"hardware": _plain(arm.hardware), "versions": dict(arm.versions), "environment": _plain(environment)}
+
+
+def _joined(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    names = sorted({name for one in versions for name in one})
+    return {name: ", ".join(sorted({one[name] for one in versions if name in one})) for name in names}
+
+
+def _plain(values: Mapping[str, object]) -> dict[str, JsonValue]:
+    plain: dict[str, JsonValue] = json.loads(json.dumps(values, default=str))
+    return plain
+
+
+def _text(value: JsonValue) -> str | None:
+    return None if value is None else str(value)
+
+
+def _canonical(value: JsonValue) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

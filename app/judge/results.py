@@ -1,0 +1,276 @@
+"""The answer: what `GET /v1/experiments/{id}/results` says, and the sentence that sums it up."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, assert_never
+
+from pydantic import Field, create_model
+
+from app.judge.blocks import Blocks, blocks_of, fairness_of, succeeded
+from app.judge.caveats import result_warnings
+from app.judge.comparison import Comparison, Method, Verdict, compare
+from app.judge.conditions import ResultWarning, WarningCode
+from app.judge.continuation import Continuation, continuation_warnings
+from app.judge.fairness import Fairness
+from app.judge.fingerprint import EnvironmentReport, environment_report
+from app.judge.outliers import outlier_warnings
+from app.judge.parity import ParityReport, check_parity
+from app.judge.summary import percent, summary_sentence
+from app.measure.metrics import METRICS, STATISTICS, Kind, Metric, TrialSummary
+from app.measure.records import StartedArm, TrialState
+from app.spec.experiment import Experiment
+from app.spec.frozen import SpecModel
+from app.spec.lifecycle import Failure, Status
+from app.spec.plan import Phase, TrialPlan
+from app.spec.resolution import ResolvedArm, ResolvedExperiment
+from app.stats.sample import mean, sample_std
+
+__all__ = ["ArmResult", "Distribution", "NoiseFloor", "Results", "Scalar", "TrialReport", "TrialSummary"]
+
+
+class Scalar(SpecModel):
+    """A metric with one value per trial, over an arm's measured trials."""
+
+    mean: float | None = Field(description="Mean over the trials; null where no trial has a value.", examples=[5765.4])
+    std: float | None = Field(description="Standard deviation over the trials (n - 1).", examples=[6.1])
+    per_trial: tuple[float | None, ...] = Field(
+        description="Value of every measured trial that succeeded, in order.", examples=[[5761.0, 5769.7]]
+    )
+    missing: str | None = Field(None, description="Why a value is null.", examples=["no GPU telemetry"])
+
+
+class Distribution(SpecModel):
+    """A metric with one value per sample: each statistic is taken per trial and averaged over the trials."""
+
+    mean: float | None = Field(description="Mean.", examples=[2839.0])
+    std: float | None = Field(description="Standard deviation (n - 1).", examples=[1.2])
+    p50: float | None = Field(description="Median.", examples=[2840.1])
+    p90: float | None = Field(description="90th percentile; null below 64 samples.", examples=[2841.0])
+    p95: float | None = Field(description="95th percentile; null below 130 samples.", examples=[2841.5])
+    p99: float | None = Field(description="99th percentile; null below 662 samples.", examples=[None])
+    missing: str | None = Field(None, description="Why a value is null.", examples=["p99 needs 662 values, got 32"])
+
+
+class ArmReport(SpecModel):
+    """One arm over its measured trials: what every arm has beside a field per metric."""
+
+    name: str = Field(description="The arm.", examples=["sync"])
+    profile: str = Field(description="Profile and version.", examples=["vllm-sync@1"])
+    simulated: bool = Field(description="Whether no engine ran.")
+    trials: int = Field(description="Measured trials that succeeded.", examples=[6])
+
+    def metric(self, key: str) -> Scalar | Distribution:
+        """The field of a metric, by its key in METRICS."""
+        value = getattr(self, key)
+        assert isinstance(value, Scalar | Distribution)  # noqa: S101 - METRICS and the fields are one table
+        return value
+
+
+def _field(metric: Metric) -> Any:
+    kind = Scalar if metric.kind is Kind.SCALAR else Distribution
+    return (kind, Field(description=f"{metric.formula} Unit: {metric.unit}."))
+
+
+if TYPE_CHECKING:
+    ArmResult = ArmReport
+else:
+    ArmResult = create_model(
+        "ArmResult",
+        __base__=ArmReport,
+        __doc__="One arm over its measured trials, with a field per metric.",
+        **{key: _field(metric) for key, metric in METRICS.items()},
+    )
+
+
+class TrialReport(SpecModel):
+    """One trial."""
+
+    slot: int = Field(description="Place in the order of trials of its phase, from 0.", examples=[0])
+    phase: Phase = Field(description="Whether it counts.")
+    block: int = Field(description="Block, from 0; for warm-ups the round.", examples=[0])
+    position: int = Field(description="Place within the block, from 0.", examples=[0])
+    arm: str = Field(description="Its arm.", examples=["sync"])
+    fresh_engine: bool = Field(description="Whether the engine was started anew for it.")
+    state: TrialState = Field(description="How it ended.")
+    started_at: datetime = Field(description="When it began, UTC.", examples=["2026-01-31T12:00:00Z"])
+    wall_s: float = Field(description="How long it took altogether, s.", examples=[2.91])
+    error: str | None = Field(None, description="Why it failed.")
+    metrics: dict[str, float | None] = Field(
+        description="Value by metric key; `ttft_ms.p50` for a statistic.", examples=[{"output_throughput": 5761.0}]
+    )
+    missing: dict[str, str] = Field(
+        description="Why values are null, by metric key.", examples=[{"power_w": "no GPU telemetry"}]
+    )
+
+
+class NoiseFloor(SpecModel):
+    """What comparing an arm with itself gave under the same fingerprint."""
+
+    floor_pct: float = Field(ge=0, description="Largest change found between equal arms, percent.", examples=[0.4])
+    noise_pct: float = Field(
+        ge=0, description="Standard deviation of one block's ratio between equal arms, percent.", examples=[0.3]
+    )
+    experiments: int = Field(ge=1, description="Experiments it rests on.", examples=[3])
+
+
+class Results(SpecModel):
+    """Everything an experiment found, or has found so far."""
+
+    experiment_id: str = Field(description="The experiment.", examples=["01890a5d-ac96-774b-bcce-b302099a8057"])
+    status: Status = Field(description="Where the experiment is.")
+    complete: bool = Field(description="False while it runs, and if it failed or was cancelled.")
+    simulated: bool = Field(description="True where any arm had no engine: such results never enter a series.")
+    summary: str = Field(
+        description="The answer in a sentence; it says no more than the verdict.",
+        examples=[
+            "Simulated. b is 9.1 % slower than a on output throughput (95 % interval +8.8 % to +9.4 %, 6 blocks)."
+        ],
+    )
+    arms: tuple[ArmResult, ...] = Field(description="Every arm over its measured trials.")
+    trials: tuple[TrialReport, ...] = Field(description="Every trial that ran.")
+    comparisons: tuple[Comparison, ...] = Field(
+        description="Every candidate against the baseline, metric by metric; primary metrics first."
+    )
+    parity: ParityReport | None = Field(
+        description="Whether the arms' configurations differ only as declared; null before two engines have started."
+    )
+    fairness: Fairness | None = Field(description="Whether the arms did equal work; null before a block is done.")
+    noise: NoiseFloor | None = Field(
+        None, description="What comparing these arms with themselves gave here (`calibrate`); null if nobody did."
+    )
+    explanation: None = Field(None, description="This version does not split a gap into causes.")
+    warnings: tuple[ResultWarning, ...] = Field(description="What limits the meaning of the results.")
+    continuation: Continuation | None = Field(
+        None, description="What became of blocks that earlier attempts had finished; null if there were none."
+    )
+    failure: Failure | None = Field(None, description="Why the experiment failed.")
+    environment: EnvironmentReport | None = Field(description="Where it ran; null before an engine has started.")
+    method: Method = Field(description="Method behind every estimate and verdict.")
+
+
+def build_results(
+    experiment_id: str,
+    *,
+    spec: Experiment,
+    resolved: ResolvedExperiment,
+    plan: TrialPlan,
+    status: Status,
+    arms: Sequence[StartedArm],
+    trials: Sequence[TrialSummary],
+    failure: Failure | None = None,
+    noise: NoiseFloor | None = None,
+    continuation: Continuation | None = None,
+    workload_sha256: str | None = None,
+) -> Results:
+    """Everything there is to say, from whatever there is: works at every moment of an experiment's life."""
+    blocks = blocks_of(trials)
+    done = sum(all(name in by_arm for name in plan.arms) for by_arm in blocks.values())
+    withheld = _why_withheld(status)
+    comparisons = compare(spec, resolved, trials, arms, withheld=withheld)
+    several = len(resolved.arms) > 1
+    return Results(
+        experiment_id=experiment_id,
+        status=status,
+        complete=status is Status.SUCCEEDED,
+        simulated=resolved.simulated,
+        summary=summary_sentence(
+            resolved,
+            status,
+            comparisons,
+            blocks_done=done,
+            blocks_planned=spec.plan.blocks,
+            failure=failure,
+            withheld=withheld,
+        ),
+        arms=tuple(_arm_result(arm, blocks) for arm in resolved.arms),
+        trials=tuple(_trial_report(trial) for trial in trials),
+        comparisons=comparisons,
+        parity=check_parity(resolved.arms, arms) if several and len(arms) > 1 else None,
+        fairness=fairness_of(blocks, plan.arms) if several and done else None,
+        explanation=None,
+        noise=noise,
+        warnings=(
+            *result_warnings(spec, resolved, plan, status, blocks),
+            *outlier_warnings(comparisons),
+            *_noise_warnings(comparisons, noise),
+            *continuation_warnings(continuation),
+        ),
+        continuation=continuation,
+        failure=failure,
+        environment=environment_report(spec, resolved, arms, workload_sha256=workload_sha256) if arms else None,
+        method=Method(),
+    )
+
+
+def _why_withheld(status: Status) -> str | None:
+    """A verdict is read when the plan says so: whoever stops when the numbers please them finds what they like."""
+    match status:
+        case Status.QUEUED | Status.RUNNING:
+            return "the experiment is not done"
+        case Status.CANCELLED:
+            return "the experiment ended where no plan foresaw it"
+        case Status.SUCCEEDED | Status.FAILED:
+            return None
+        case _:
+            assert_never(status)
+
+
+def _noise_warnings(comparisons: Sequence[Comparison], noise: NoiseFloor | None) -> Iterator[ResultWarning]:
+    for comparison in comparisons:
+        change = comparison.change_pct
+        told = comparison.verdict in {Verdict.SLOWER, Verdict.FASTER} and comparison.primary
+        if noise is not None and told and change is not None and abs(change) <= noise.floor_pct:
+            yield ResultWarning(
+                code=WarningCode.WITHIN_NOISE_FLOOR,
+                detail=f"{comparison.metric} differs by {percent(abs(change))}, but equal arms have differed by "
+                f"{percent(noise.floor_pct)} here ({noise.experiments} experiments).",
+                arm=comparison.candidate,
+            )
+
+
+def _arm_result(arm: ResolvedArm, blocks: Blocks) -> ArmResult:
+    own = [by_arm[arm.name] for by_arm in blocks.values() if arm.name in by_arm]
+    counted = sorted((trial for trial in own if succeeded(trial)), key=lambda trial: trial.planned.slot)
+    return ArmResult(
+        name=arm.name,
+        profile=arm.profile,
+        simulated=arm.simulated,
+        trials=len(counted),
+        **{key: _aggregate(metric, counted) for key, metric in METRICS.items()},
+    )
+
+
+def _aggregate(metric: Metric, trials: Sequence[TrialSummary]) -> Scalar | Distribution:
+    reasons = [
+        trial.missing.get(key, "not measured")
+        for trial in trials
+        for key in metric.value_keys
+        if trial.metrics.get(key) is None
+    ]
+    missing = "; ".join(dict.fromkeys(reasons)) or None if trials else "no trial has succeeded"
+    if metric.kind is Kind.DISTRIBUTION:
+        means = {name: mean(_known(trials, f"{metric.key}.{name}")) for name in STATISTICS}
+        return Distribution(**means, missing=missing)
+    known = _known(trials, metric.key)
+    return Scalar(
+        mean=mean(known),
+        std=sample_std(known),
+        per_trial=tuple(trial.metrics.get(metric.key) for trial in trials),
+        missing=missing,
+    )
+
+
+def _known(trials: Sequence[TrialSummary], key: str) -> list[float]:
+    return [value for trial in trials if (value := trial.metrics.get(key)) is not None]
+
+
+def _trial_report(trial: TrialSummary) -> TrialReport:
+    return TrialReport(
+        **trial.planned.model_dump(),
+        state=trial.state,
+        started_at=datetime.fromtimestamp(trial.started_at, UTC),
+        wall_s=trial.wall_s,
+        error=trial.error,
+        metrics=trial.metrics,
+        missing=trial.missing,
+    )

@@ -1,0 +1,162 @@
+"""The one honest sentence: it never says more than the verdict."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+from app.judge.parity import differing_settings
+from app.judge.verdict import Comparison, Verdict
+from app.spec.lifecycle import Failure, Status
+from app.spec.resolution import ResolvedExperiment
+
+MOST_NAMED = 3  # reasons or settings a sentence names before it says how many more there are
+
+
+def summary_sentence(
+    resolved: ResolvedExperiment,
+    status: Status,
+    comparisons: Sequence[Comparison],
+    *,
+    blocks_done: int,
+    blocks_planned: int,
+    failure: Failure | None = None,
+    withheld: str | None = None,
+) -> str:
+    """What became of the experiment, then one finding per candidate on output throughput; several stand on lines of
+    their own.
+
+    `withheld`: why there may be no verdict yet.
+    """
+    news = _news(status, blocks_done, blocks_planned, failure)
+    main = [comparison for comparison in comparisons if comparison.metric == "output_throughput"]
+    findings: list[str] = []
+    if len(resolved.arms) == 1:
+        findings.append(f"{resolved.baseline} is the only arm: there is nothing to compare it with.")
+    elif blocks_done or status is Status.SUCCEEDED:
+        findings += [_finding(comparison, resolved, withheld) for comparison in main]
+    simulated = ["Simulated."] if resolved.simulated else []
+    beginning = " ".join([*simulated, *news])
+    return (" " if len(findings) == 1 else "\n").join(filter(None, [beginning, *findings]))
+
+
+def percent(number: float, *, signed: bool = False) -> str:
+    """`−0.4 %`: with a typographic minus, and enough digits to tell it from 0."""
+    size = abs(number)
+    digits = 1 if size >= 0.1 or size < 0.0005 else 2 if size >= 0.01 else 3
+    text = f"{size:.{digits}f}"
+    sign = "" if not float(text) else "−" if number < 0 else "+" if signed else ""
+    return f"{sign}{text} %"
+
+
+def _news(status: Status, done: int, planned: int, failure: Failure | None) -> Iterator[str]:
+    blocks = f"{done} of {planned} blocks"
+    match status:
+        case Status.QUEUED:
+            yield "Queued: nothing has run yet."
+        case Status.RUNNING:
+            yield f"Running: {blocks} are done."
+        case Status.SUCCEEDED:
+            return
+        case Status.FAILED:
+            where = f" in {failure.arm}" if failure is not None and failure.arm is not None else ""
+            why = "for an unknown reason" if failure is None else f"with {failure.code}{where}: {failure.detail}"
+            yield f"Failed after {blocks} {why.rstrip('.')}."
+        case Status.CANCELLED:
+            yield f"Cancelled after {blocks}."
+        case _:
+            assert_never(status)
+
+
+def _finding(comparison: Comparison, resolved: ResolvedExperiment, withheld: str | None) -> str:
+    match comparison.verdict:
+        case Verdict.SLOWER | Verdict.FASTER:
+            end = f": {comparison.verdict}, but within the {_margin(comparison)} margin" * comparison.within_margin
+            return f"{_directed(comparison)}{end}. {_settings(comparison, resolved)}"
+        case Verdict.SAME:
+            return f"{_directed(comparison)}: same within {_margin(comparison)}."
+        case Verdict.INCONCLUSIVE:
+            return _inconclusive(comparison, withheld)
+        case Verdict.CONFOUNDED:
+            return _confounded(comparison)
+        case _:
+            assert_never(comparison.verdict)
+
+
+def _directed(comparison: Comparison) -> str:
+    """The change and its interval, both counted in the direction of the sentence's own word."""
+    change, interval = comparison.change_pct, comparison.interval_pct
+    assert change is not None  # noqa: S101 - a verdict needs an estimate
+    assert interval is not None  # noqa: S101
+    low, high = (-interval[1], -interval[0]) if change < 0 else interval
+    if percent(change) == percent(0):
+        amount = f"as fast as {comparison.baseline}"
+    else:
+        faster = (change > 0) == comparison.higher_is_better
+        amount = f"{percent(abs(change))} {'faster' if faster else 'slower'} than {comparison.baseline}"
+    return f"{comparison.candidate} is {amount} on {_metric(comparison)} ({_interval(comparison, low, high)})"
+
+
+def _inconclusive(comparison: Comparison, withheld: str | None) -> str:
+    names = f"{comparison.candidate} against {comparison.baseline} on {_metric(comparison)}"
+    numbers = _plain_numbers(comparison)
+    if withheld is not None:
+        return f"{names}: {numbers or 'no number yet'}; no verdict, {withheld}."
+    if comparison.interval_pct is None or comparison.detectable_effect_pct is None:
+        measured = f"; measured {numbers}" if numbers else ""
+        return f"{names}: no verdict, {'; '.join(comparison.reasons)}{measured}."
+    needed = comparison.blocks_needed
+    more = "more than 1000 would be needed" if needed is None else f"about {needed} would probably decide"
+    return (
+        f"{names} is inconclusive: {numbers}. {comparison.pairs} blocks reliably show only differences of "
+        f"{percent(comparison.detectable_effect_pct)} or more; {more}."
+    )
+
+
+def _confounded(comparison: Comparison) -> str:
+    names = f"{comparison.candidate} and {comparison.baseline} cannot be compared"
+    numbers = _plain_numbers(comparison)
+    measured = f" What was measured on {_metric(comparison)}, {numbers}, may come from that." if numbers else ""
+    return f"{names}: {_some(comparison.reasons)}.{measured}"
+
+
+def _settings(comparison: Comparison, resolved: ResolvedExperiment) -> str:
+    """What the arms ask for differently: the verdict is about all of it together."""
+    arms = {arm.name: arm for arm in resolved.arms}
+    differing = differing_settings(arms[comparison.candidate], arms[comparison.baseline])
+    if not differing:
+        return "Their settings are the same."
+    named = [f"{key} ({_value(ours)} against {_value(theirs)})" for key, (ours, theirs) in differing.items()]
+    return f"They differ in {_some(named)}."
+
+
+def _plain_numbers(comparison: Comparison) -> str:
+    if comparison.change_pct is None:
+        return ""
+    change = percent(comparison.change_pct, signed=True)
+    if comparison.interval_pct is None:
+        return change
+    return f"{change} ({_interval(comparison, *comparison.interval_pct)})"
+
+
+def _interval(comparison: Comparison, low: float, high: float) -> str:
+    confidence = f"{100 * comparison.confidence:.3g} %"
+    blocks = f"{comparison.pairs} block" + ("" if comparison.pairs == 1 else "s")
+    return f"{confidence} interval {percent(low, signed=True)} to {percent(high, signed=True)}, {blocks}"
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = len(texts) - MOST_NAMED
+    named = "; ".join(texts[:MOST_NAMED])
+    return f"{named}; and {more} more" if more > 0 else named
+
+
+def _value(value: object) -> str:
+    return json.dumps(value).strip('"')
+
+
+def _metric(comparison: Comparison) -> str:
+    return comparison.metric.replace("_", " ")
+
+
+def _margin(comparison: Comparison) -> str:
+    return f"{comparison.margin_pct:g} %"

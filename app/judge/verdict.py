@@ -1,0 +1,111 @@
+"""What a comparison of two arms says, in the form that travels."""
+
+import math
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+
+from app.spec.frozen import SpecModel
+
+
+class Verdict(StrEnum):
+    """What a comparison says of the candidate."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    SAME = "same"
+    INCONCLUSIVE = "inconclusive"
+    CONFOUNDED = "confounded"
+
+
+class Method(SpecModel):
+    """How estimates and verdicts are made."""
+
+    name: Literal["paired-log-t"] = Field(
+        "paired-log-t", description="docs/method.md describes it.", examples=["paired-log-t"]
+    )
+    version: Literal[1] = Field(1, description="Raised whenever the same values would give another answer.")
+
+
+class BlockValues(SpecModel):
+    """One block's two values: all the comparison is made of."""
+
+    block: int = Field(description="Block, from 0.", examples=[0])
+    baseline: float = Field(description="Value of the baseline's trial, in the metric's unit.", examples=[5761.0])
+    candidate: float = Field(description="Value of the candidate's trial.", examples=[5749.0])
+    baseline_slot: int = Field(description="Slot of the baseline's trial in the order of all trials.", examples=[0])
+    candidate_slot: int = Field(description="Slot of the candidate's trial.", examples=[1])
+    baseline_first: bool = Field(description="Whether the baseline ran before the candidate.")
+
+    @property
+    def log_ratio(self) -> float:
+        """ln(candidate / baseline); both must be above 0."""
+        return math.log(self.candidate) - math.log(self.baseline)
+
+    @property
+    def order(self) -> int:
+        """+1 where the baseline ran first, -1 where the candidate did."""
+        return 1 if self.baseline_first else -1
+
+
+class DroppedBlock(SpecModel):
+    """A block that does not count, and why."""
+
+    block: int = Field(description="Block, from 0.", examples=[3])
+    reason: str = Field(description="Why.", examples=["async failed: the engine died"])
+
+
+class Comparison(SpecModel):
+    """A candidate arm against the baseline arm in one metric, with everything needed to compute it again."""
+
+    metric: str = Field(description="Key of the metric.", examples=["output_throughput"])
+    unit: str = Field(description="Unit of the metric's values.", examples=["tokens/s"])
+    higher_is_better: bool = Field(description="Which way the metric should go.")
+    primary: bool = Field(
+        description="Primary metrics decide. All others are secondary: their p-values are adjusted for how many "
+        "there are in the experiment (Holm)."
+    )
+    baseline: str = Field(description="Arm compared with.", examples=["sync"])
+    candidate: str = Field(description="Arm compared.", examples=["async"])
+    ratio: float | None = Field(description="Candidate over baseline, geometric mean.", examples=[0.998])
+    change_pct: float | None = Field(description="The ratio as a change, percent.", examples=[-0.2])
+    interval_pct: tuple[float, float] | None = Field(
+        description="Interval of `change_pct` with `confidence`, percent.", examples=[[-0.8, 0.4]]
+    )
+    confidence: float = Field(description="Share of such intervals that hold the true change.", examples=[0.95])
+    margin_pct: float = Field(
+        description="Ratios from 1 / (1 + margin) to 1 + margin count as the same, percent.", examples=[2.0]
+    )
+    p_t: float | None = Field(description="Two-sided p-value of no change, by the t distribution.", examples=[0.41])
+    p_holm: float | None = Field(description="`p_t` of a secondary metric, adjusted (Holm).", examples=[0.82])
+    p_sign_flip: float | None = Field(
+        description="Two-sided p-value by the exact sign-flip test; null below 6 pairs.", examples=[0.44]
+    )
+    pairs: int = Field(description="Blocks that count.", examples=[6])
+    blocks: tuple[BlockValues, ...] = Field(description="Their values.")
+    dropped_blocks: tuple[DroppedBlock, ...] = Field(description="Blocks that do not count.")
+    analysis: Literal["paired", "crossover", "narrower"] | None = Field(
+        description="Which interval: of the paired t, of the crossover of the two orders, or the narrower of both at "
+        "a level that pays for the choice.",
+        examples=["narrower"],
+    )
+    sd_pct: float | None = Field(
+        description="Standard deviation of one block's log ratio, in hundredths: the noise, percent.", examples=[0.5]
+    )
+    position_effect_pct: float | None = Field(
+        description="What running second in a block adds to a value, percent; null where it cannot be told.",
+        examples=[0.6],
+    )
+    detectable_effect_pct: float | None = Field(
+        description="Smallest change so many blocks find with 80 % probability, percent.", examples=[0.9]
+    )
+    blocks_needed: int | None = Field(
+        description="For an inconclusive verdict: blocks that would decide with 80 % probability.", examples=[24]
+    )
+    verdict: Verdict = Field(description="What it says of the candidate.", examples=["same"])
+    within_margin: bool = Field(
+        description="Whether the whole interval lies within the margin; with `faster` or `slower` it means: proven, "
+        "but too small to matter."
+    )
+    reasons: tuple[str, ...] = Field(description="Why the verdict is inconclusive or confounded.")

@@ -1,0 +1,1 @@
+"""What a trial yields: records, and the metrics made of them. Pure."""

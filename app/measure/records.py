@@ -1,0 +1,112 @@
+"""What one trial leaves behind."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from app.spec.plan import PlannedTrial
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """One generated sample. Times are seconds since the trial began, on the host's monotonic clock; None is unknown.
+
+    ``arrived`` when the request should start, ``sent`` when it was handed to the engine, ``queued``, ``scheduled``,
+    ``first_token`` and ``last_token`` by the engine core, ``delivered`` when the caller had the complete sample.
+    """
+
+    request_id: str
+    prompt_index: int
+    sample_index: int
+    replica: int
+    turn: int
+    prompt_tokens: int
+    output_tokens: int
+    cached_tokens: int | None
+    finish_reason: str | None
+    output_sha256: str
+    arrived_s: float
+    sent_s: float
+    queued_s: float | None
+    scheduled_s: float | None
+    first_token_s: float | None
+    last_token_s: float | None
+    delivered_s: float
+    preemptions: int | None = None
+    itl_ms: tuple[float, ...] | None = None  # one gap per token after the first, where the driver streams
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSample:
+    """The engine's state after one of its steps, as the front end saw it (seconds since the trial began)."""
+
+    at_s: float
+    running: int
+    waiting: int
+    kv_cache_usage_pct: float
+    prompt_tokens: int
+    output_tokens: int
+    preemptions: int
+
+
+@dataclass(frozen=True, slots=True)
+class HarnessUse:
+    """What the harness itself cost during the timed part of a trial."""
+
+    cpu_s: float  # CPU time of our own code between arrival and delivery
+    event_loop_lag_ms: float | None  # longest delay of a timer on the loop that serves the requests
+    outputs: int  # objects handed over by the engine
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """The host around one trial; None where it cannot be read."""
+
+    load_before: float | None = None  # runnable processes, 1-minute average
+    load_after: float | None = None
+    other_cpu_pct: float | None = None  # CPU taken by processes that are not ours, of all cores
+    gpu_util_pct: float | None = None
+    sm_clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    energy_j: float | None = None
+    memory_used_mib: float | None = None
+    throttled: bool | None = None
+
+
+class TrialState(StrEnum):
+    """How a trial ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialResult:
+    """One trial, done. A failed one keeps what it had and says why."""
+
+    planned: PlannedTrial
+    state: TrialState
+    started_at: float  # seconds since the epoch
+    wall_s: float
+    records: tuple[RequestRecord, ...] = ()
+    timeline: tuple[EngineSample, ...] = ()
+    harness: HarnessUse | None = None
+    conditions: Conditions | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartedArm:
+    """What an arm's engine turned out to be, read back after its start."""
+
+    arm: str
+    config: dict[str, object]  # the resolved configuration, flat: dotted key -> JSON value
+    versions: dict[str, str] = field(default_factory=dict)
+    hardware: dict[str, object] = field(default_factory=dict)
+    start_s: float = 0.0
+    vocab_size: int = 0
+    host: str = ""
+    pids: tuple[int, ...] = ()  # on that host: of the actor and of every process its engine started
+    can_sleep: bool = False
+    simulated: bool = False

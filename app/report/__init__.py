@@ -1,0 +1,1 @@
+"""Results in words and in other tools' formats. Pure."""

@@ -1,0 +1,68 @@
+"""Trials as a trace that ui.perfetto.dev and chrome://tracing open (Trace Event Format)."""
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+from app.measure.metrics import TrialSummary
+from app.measure.records import EngineSample, RequestRecord
+
+_MICROSECONDS = 1_000_000.0
+_LANE = 1
+
+
+def process_name(number: int, arm: str) -> dict[str, Any]:
+    """Every arm is a process."""
+    return {"ph": "M", "name": "process_name", "pid": number, "tid": 0, "args": {"name": arm}}
+
+
+def trial_events(
+    number: int,
+    trial: TrialSummary,
+    began_s: float,
+    samples: Iterable[EngineSample],
+    records: Iterable[RequestRecord],
+) -> Iterator[dict[str, Any]]:
+    """One trial of an arm: itself, the engine's counters, the phases of every request. Times from ``began_s`` on."""
+    offset_s = trial.started_at - began_s
+    yield {
+        "ph": "X",
+        "name": f"trial {trial.planned.slot} (block {trial.planned.block})",
+        "pid": number,
+        "tid": _LANE,
+        "ts": offset_s * _MICROSECONDS,
+        "dur": trial.wall_s * _MICROSECONDS,
+        "args": {"state": trial.state},
+    }
+    for sample in samples:
+        yield from _counters(number, offset_s + sample.at_s, sample)
+    for record in records:
+        yield from _request(number, trial.planned.slot, offset_s, record)
+
+
+def _counters(number: int, at_s: float, sample: EngineSample) -> Iterator[dict[str, Any]]:
+    for name, values in (
+        ("requests", {"running": sample.running, "waiting": sample.waiting}),
+        ("kv_cache_usage_pct", {"used": sample.kv_cache_usage_pct}),
+        ("tokens per step", {"prompt": sample.prompt_tokens, "output": sample.output_tokens}),
+    ):
+        yield {"ph": "C", "name": name, "pid": number, "tid": 0, "ts": at_s * _MICROSECONDS, "args": values}
+
+
+def _request(number: int, slot: int, offset_s: float, record: RequestRecord) -> Iterator[dict[str, Any]]:
+    """Phases that are known: waiting for the client, queued, prefill, decode, delivery."""
+    marks = [
+        ("client queue", record.arrived_s),
+        ("sent", record.sent_s),
+        ("queued", record.queued_s),
+        ("prefill", record.scheduled_s),
+        ("decode", record.first_token_s),
+        ("delivery", record.last_token_s),
+        ("", record.delivered_s),
+    ]
+    known = [(name, at_s) for name, at_s in marks if at_s is not None]
+    common = {"cat": "request", "id": f"{slot}/{record.request_id}", "pid": number, "tid": 0}
+    for (name, start_s), (_, end_s) in pairwise(known):
+        if end_s > start_s:
+            yield {"ph": "b", "name": name, "ts": (offset_s + start_s) * _MICROSECONDS, **common}
+            yield {"ph": "e", "name": name, "ts": (offset_s + end_s) * _MICROSECONDS, **common}

@@ -1,0 +1,1 @@
+"""What a user may ask for, and what it resolves to. Pure."""

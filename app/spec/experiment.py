@@ -1,0 +1,380 @@
+"""What a user may ask for."""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from app.spec.frozen import SpecModel
+from app.spec.workload import Workload
+
+# --- model ---------------------------------------------------------------------------------------------------------
+
+
+class LoadFormat(StrEnum):
+    """vLLM's ``load_format``: real weights, or random ones of the right shape."""
+
+    AUTO = "auto"
+    DUMMY = "dummy"
+
+
+class PresetModel(SpecModel):
+    """A model this project ships: shape and, for the tiny one, a tokenizer; no download."""
+
+    preset: str = Field(description="Name of a model preset (GET /v1/models).", examples=["tiny-qwen2"])
+
+
+class HubModel(SpecModel):
+    """A Hugging Face id or a directory on the worker's host."""
+
+    id: str = Field(
+        min_length=1,
+        description="Hugging Face id, or a path on the worker's host.",
+        examples=["deepseek-ai/DeepSeek-R1-Distill-Qwen-7B"],
+    )
+    revision: str | None = Field(None, description="Commit, tag or branch on the hub.", examples=["main"])
+    load_format: LoadFormat = Field(
+        LoadFormat.AUTO, description="`dummy` gives random weights of the model's shape.", examples=["dummy"]
+    )
+    tokenizer: str | None = Field(None, description="Tokenizer, if not the model's own.", examples=["Qwen/Qwen2.5-7B"])
+
+
+def _model_tag(value: Any) -> str:
+    if isinstance(value, PresetModel):
+        return "preset"
+    return "preset" if isinstance(value, dict) and "preset" in value else "id"
+
+
+Model = Annotated[Annotated[PresetModel, Tag("preset")] | Annotated[HubModel, Tag("id")], Discriminator(_model_tag)]
+
+# --- engine --------------------------------------------------------------------------------------------------------
+
+
+class EngineSettings(SpecModel):
+    """vLLM engine arguments under vLLM's own names and with vLLM's meaning.
+
+    A field that is absent gets this project's common default; an explicit null leaves the choice to vLLM, which may
+    then choose differently for two arms (the parity check will say so).
+    """
+
+    tensor_parallel_size: int | None = Field(None, ge=1, description="GPUs one engine is split over.", examples=[1])
+    dtype: Literal["auto", "float16", "bfloat16", "float32"] | None = Field(
+        None, description="Data type of weights and activations.", examples=["bfloat16"]
+    )
+    quantization: str | None = Field(None, description="Quantisation method of the weights.", examples=["fp8"])
+    kv_cache_dtype: str | None = Field(None, description="Data type of the KV cache.", examples=["auto"])
+    max_model_len: int | None = Field(
+        None,
+        ge=1,
+        description="Longest prompt plus output, tokens; what the workload needs if absent.",
+        examples=[9216],
+    )
+    max_num_seqs: int | None = Field(None, ge=1, description="Most sequences in one step.", examples=[256])
+    max_num_batched_tokens: int | None = Field(None, ge=1, description="Most tokens in one step.", examples=[8192])
+    gpu_memory_utilization: float | None = Field(
+        None, gt=0, le=1, description="Share of the GPU's memory one engine may take while awake.", examples=[0.8]
+    )
+    num_gpu_blocks_override: int | None = Field(
+        None, ge=1, description="KV-cache blocks, whatever fits.", examples=[64]
+    )
+    block_size: int | None = Field(None, ge=1, description="Tokens per KV-cache block.", examples=[16])
+    enforce_eager: bool | None = Field(None, description="Run without CUDA graphs and compilation.", examples=[False])
+    enable_prefix_caching: bool | None = Field(
+        None, description="Reuse the KV cache of equal prefixes.", examples=[True]
+    )
+    enable_chunked_prefill: bool | None = Field(None, description="Split long prompts over steps.", examples=[True])
+    async_scheduling: bool | None = Field(
+        None, description="Schedule step n+1 while step n runs; vLLM decides if absent.", examples=[True]
+    )
+    distributed_executor_backend: Literal["uni", "mp"] | None = Field(
+        None, description="How the engine runs its workers; vLLM decides if absent.", examples=["mp"]
+    )
+    disable_custom_all_reduce: bool | None = Field(None, description="Use NCCL for all-reduce.", examples=[False])
+    trust_remote_code: bool | None = Field(None, description="Run code that comes with the model.", examples=[False])
+    seed: int | None = Field(None, ge=0, description="The engine's own random seed.", examples=[0])
+
+
+# --- driver --------------------------------------------------------------------------------------------------------
+
+
+class Api(StrEnum):
+    """Which interface of vLLM a driver talks to."""
+
+    LLM = "llm"
+    ASYNC_LLM = "async_llm"
+    SIMULATED = "simulated"
+
+
+class EngineProcess(StrEnum):
+    """Where vLLM's engine core runs."""
+
+    IN_PROCESS = "in_process"
+    SEPARATE = "separate"
+
+
+class OutputKind(StrEnum):
+    """vLLM's ``RequestOutputKind``: what a request delivers, and how often."""
+
+    FINAL_ONLY = "final_only"
+    DELTA = "delta"
+    CUMULATIVE = "cumulative"
+
+
+class Samples(StrEnum):
+    """How several samples of one prompt are asked for."""
+
+    SEPARATE_REQUESTS = "separate_requests"
+    N_PARAMETER = "n_parameter"
+
+
+class _VllmDriver(SpecModel):
+    samples: Samples = Field(
+        Samples.SEPARATE_REQUESTS,
+        description="One request per sample, or one per prompt with `n` samples.",
+        examples=["n_parameter"],
+    )
+    detokenize: bool = Field(False, description="Let vLLM turn token ids into text.", examples=[True])
+    logprobs: int | None = Field(
+        None, ge=0, description="Log probabilities per token, as vLLM's `logprobs`.", examples=[1]
+    )
+
+
+class LlmDriver(_VllmDriver):
+    """The synchronous `LLM`: the whole batch goes in, the call returns when the last sample is done."""
+
+    api: Literal[Api.LLM] = Field(Api.LLM, description="`llm`", examples=["llm"])
+    engine_process: EngineProcess = Field(
+        EngineProcess.SEPARATE,
+        description="Engine core in a process of its own (vLLM's default) or in the caller's.",
+        examples=["in_process"],
+    )
+
+
+class AsyncLlmDriver(_VllmDriver):
+    """The asynchronous `AsyncLLM`: one task per request; its engine core always has a process of its own."""
+
+    api: Literal[Api.ASYNC_LLM] = Field(Api.ASYNC_LLM, description="`async_llm`", examples=["async_llm"])
+    output_kind: OutputKind = Field(OutputKind.FINAL_ONLY, description="vLLM's RequestOutputKind.", examples=["delta"])
+
+
+class SimulatedDriver(SpecModel):
+    """No engine: timings come from here. For tests, demonstrations of pages and power studies only."""
+
+    api: Literal[Api.SIMULATED] = Field(Api.SIMULATED, description="`simulated`", examples=["simulated"])
+    seconds_per_token: float = Field(0.01, gt=0, description="Time of one decode step, s.", examples=[0.012])
+    prefill_s: float = Field(0.0, ge=0, description="Time before the first token of every request, s.", examples=[0.1])
+    noise_pct: float = Field(
+        0.0, ge=0, lt=50, description="Standard deviation of a trial's speed, percent.", examples=[2.0]
+    )
+    drift_pct_per_slot: float = Field(
+        0.0, description="The host gets slower by this much with every trial, percent.", examples=[0.5]
+    )
+    start_s: float = Field(0.0, ge=0, description="Real seconds the start takes.", examples=[1.5])
+    pace: float = Field(0.0, ge=0, description="Real seconds per simulated second; 0 runs at once.", examples=[1.0])
+    failing_slots: tuple[int, ...] = Field((), description="Trials that fail, by slot, from 0.", examples=[[3, 4]])
+
+
+DriverSettings = Annotated[LlmDriver | AsyncLlmDriver | SimulatedDriver, Field(discriminator="api")]
+
+
+class DriverOverrides(SpecModel):
+    """Driver settings of one arm; what is absent comes from its profile."""
+
+    api: Api | None = Field(None, description="Interface of vLLM.", examples=["async_llm"])
+    engine_process: EngineProcess | None = Field(
+        None, description="Where the engine core runs (`llm` only).", examples=["in_process"]
+    )
+    output_kind: OutputKind | None = Field(
+        None, description="vLLM's RequestOutputKind (`async_llm` only).", examples=["delta"]
+    )
+    samples: Samples | None = Field(
+        None, description="One request per sample, or `n` samples per request.", examples=["n_parameter"]
+    )
+    detokenize: bool | None = Field(None, description="Let vLLM turn token ids into text.", examples=[True])
+    logprobs: int | None = Field(
+        None, ge=0, description="Log probabilities per token, as vLLM's `logprobs`.", examples=[1]
+    )
+    seconds_per_token: float | None = Field(
+        None, gt=0, description="Time of one decode step, s (`simulated` only).", examples=[0.012]
+    )
+    prefill_s: float | None = Field(
+        None, ge=0, description="Time before the first token, s (`simulated` only).", examples=[0.1]
+    )
+    noise_pct: float | None = Field(
+        None, ge=0, lt=50, description="Noise of a trial, percent (`simulated` only).", examples=[2.0]
+    )
+    drift_pct_per_slot: float | None = Field(
+        None, description="Drift per trial, percent (`simulated` only).", examples=[0.5]
+    )
+    start_s: float | None = Field(
+        None, ge=0, description="Real seconds the start takes (`simulated` only).", examples=[1.5]
+    )
+    pace: float | None = Field(
+        None, ge=0, description="Real seconds per simulated second (`simulated` only).", examples=[1.0]
+    )
+    failing_slots: tuple[int, ...] | None = Field(
+        None, description="Trials that fail, by slot, from 0 (`simulated` only).", examples=[[3, 4]]
+    )
+
+
+# --- arms, plan, decision, limits ----------------------------------------------------------------------------------
+
+Name = Annotated[
+    str,
+    Field(
+        min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$", description="Printable text.", examples=["async"]
+    ),
+]
+
+
+class Environment(SpecModel):
+    """Where an arm's engine runs."""
+
+    variables: dict[
+        Annotated[str, Field(pattern=r"^(VLLM|CUDA|NCCL|TORCH|OMP|MKL|GOMP|KMP|TOKENIZERS)_[A-Z0-9_]+$")], str
+    ] = Field({}, description="Environment variables of the engine.", examples=[{"OMP_NUM_THREADS": "1"}])
+    python: str | None = Field(
+        None,
+        description="Python interpreter of another environment (its own vLLM, the same Ray and Python version).",
+        examples=["/opt/vllm-nightly/bin/python"],
+    )
+
+
+class Arm(SpecModel):
+    """One way of driving vLLM."""
+
+    name: Name
+    profile: str = Field(description="Settings to start from (GET /v1/profiles).", examples=["vllm-async"])
+    engine: EngineSettings = Field(
+        EngineSettings(), description="Engine settings of this arm alone.", examples=[{"max_num_seqs": 64}]
+    )
+    driver: DriverOverrides = Field(
+        DriverOverrides(), description="Driver settings of this arm alone.", examples=[{"output_kind": "delta"}]
+    )
+    environment: Environment = Field(
+        Environment(),
+        description="Environment of this arm's engine.",
+        examples=[{"variables": {"OMP_NUM_THREADS": "1"}}],
+    )
+
+
+class Residency(StrEnum):
+    """Whether engines stay up between trials."""
+
+    AUTO = "auto"
+    RESIDENT = "resident"
+    RESTART = "restart"
+
+
+class PlanSettings(SpecModel):
+    """How often and in which order the arms run."""
+
+    blocks: int = Field(6, ge=1, le=200, description="Blocks: one trial of every arm each.", examples=[6])
+    warmup_trials: int = Field(
+        1, ge=0, le=20, description="Trials of every arm that are run first and thrown away.", examples=[1]
+    )
+    seed: int = Field(0, ge=0, lt=2**32, description="Seed of prompts, lengths, sampling and order.", examples=[0])
+    residency: Residency = Field(
+        Residency.AUTO, description="Whether engines stay up between trials.", examples=["restart"]
+    )
+    reset_prefix_cache: bool = Field(True, description="Empty the prefix cache before every trial.", examples=[True])
+    looks: tuple[Annotated[int, Field(ge=2)], ...] = Field(
+        (), description="Blocks after which the verdict may be read early and the experiment ended.", examples=[[4, 6]]
+    )
+
+
+class Parity(StrEnum):
+    """What to do about differences nobody declared."""
+
+    FLAG = "flag"
+    STRICT = "strict"
+
+
+class ServiceLevels(SpecModel):
+    """Limits a sample must meet to count towards `request_goodput`."""
+
+    ttft_ms: float | None = Field(None, gt=0, description="Time to first token, ms.", examples=[500])
+    tpot_ms: float | None = Field(None, gt=0, description="Time per output token, ms.", examples=[50])
+    e2el_ms: float | None = Field(None, gt=0, description="End-to-end latency, ms.", examples=[30000])
+
+
+class Decision(SpecModel):
+    """How a verdict is reached."""
+
+    alpha: float = Field(
+        0.05, gt=0, lt=0.5, description="Level of the test; the interval has 1 - alpha.", examples=[0.05]
+    )
+    margin_pct: float = Field(
+        2.0, gt=0, lt=100, description="Differences within ± this count as the same, percent.", examples=[2.0]
+    )
+    parity: Parity = Field(
+        Parity.FLAG, description="`strict` fails the experiment before the first trial.", examples=["strict"]
+    )
+    service_levels: ServiceLevels = Field(
+        ServiceLevels(), description="Limits for `request_goodput`.", examples=[{"ttft_ms": 500}]
+    )
+
+
+class Limits(SpecModel):
+    """When to give up, and who goes first."""
+
+    timeout_s: float = Field(7200, gt=0, description="Longest time from start to end, s.", examples=[7200])
+    stall_timeout_s: float = Field(
+        300, gt=0, description="Longest time without a new token during a trial, s.", examples=[300]
+    )
+    retry_on_loss: bool = Field(
+        False, description="Queue the experiment again when its worker or Ray is lost.", examples=[True]
+    )
+    priority: int = Field(0, ge=-100, le=100, description="Higher runs first.", examples=[10])
+
+
+class Sweep(SpecModel):
+    """Values to vary; this version takes none."""
+
+
+class Experiment(SpecModel):
+    """What a user submits: a model, a workload, arms, a plan."""
+
+    name: str = Field(
+        "", max_length=200, pattern=r"^[^\x00]*$", description="For people.", examples=["sync against async"]
+    )
+    labels: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=200)]] = Field(
+        {}, max_length=32, description="For filters.", examples=[{"suite": "nightly"}]
+    )
+    model: Model = Field(description="The model every arm runs.", examples=[{"preset": "tiny-qwen2"}])
+    engine: EngineSettings = Field(
+        EngineSettings(), description="Engine settings common to all arms.", examples=[{"tensor_parallel_size": 1}]
+    )
+    workload: Workload = Field(
+        Workload(), description="The requests of one trial.", examples=[{"samples_per_prompt": 8}]
+    )
+    arms: tuple[Arm, ...] = Field(
+        min_length=1,
+        max_length=64,
+        description="The ways of driving vLLM to compare.",
+        examples=[[{"name": "sync", "profile": "vllm-sync"}, {"name": "async", "profile": "vllm-async"}]],
+    )
+    baseline: str | None = Field(
+        None, description="Arm the others are compared with; the first if absent.", examples=["sync"]
+    )
+    calibrate: bool = Field(
+        False,
+        description="Run the one arm against itself: an A/A experiment. Its noise is kept, and later results of that "
+        "arm are judged beside it.",
+        examples=[True],
+    )
+    replicas: Literal[1] = Field(1, description="Engines per arm; this version runs one.", examples=[1])
+    plan: PlanSettings = Field(
+        PlanSettings(), description="How often and in which order the arms run.", examples=[{"blocks": 6}]
+    )
+    decision: Decision = Field(Decision(), description="How a verdict is reached.", examples=[{"margin_pct": 2.0}])
+    limits: Limits = Field(Limits(), description="When to give up, and who goes first.", examples=[{"timeout_s": 7200}])
+    explain: Literal[False] = Field(
+        False, description="This version does not split a gap into causes.", examples=[False]
+    )
+    sweep: Sweep = Field(Sweep(), description="Values to vary; this version takes none.", examples=[{}])
+
+    @property
+    def baseline_name(self) -> str:
+        """Name of the arm the others are compared with."""
+        return self.baseline or self.arms[0].name

@@ -1,0 +1,188 @@
+"""The schedule as data, decided before anything runs."""
+
+import random
+from collections import Counter
+from collections.abc import Collection
+from enum import StrEnum
+from typing import assert_never
+
+from pydantic import Field
+
+from app.spec.experiment import Experiment, PlanSettings, Residency
+from app.spec.frozen import SpecModel
+from app.spec.resolution import ResolvedExperiment, longest_output, longest_prompt
+from app.spec.workload import FilePrompts, InlinePrompts, SyntheticPrompts
+
+
+class Phase(StrEnum):
+    """Whether a trial counts."""
+
+    WARMUP = "warmup"
+    MEASURED = "measured"
+
+
+class PlannedTrial(SpecModel):
+    """One trial that will run."""
+
+    slot: int = Field(description="Place in the order of measured trials, from 0; warm-ups have their own count.")
+    phase: Phase = Field(description="Whether the trial counts.")
+    block: int = Field(description="Block, from 0; for warm-ups the round.")
+    arm: str = Field(description="Arm that runs.")
+    position: int = Field(description="Place within the block, from 0.")
+    fresh_engine: bool = Field(False, description="Whether the arm's engine is started anew for it.")
+
+
+class TrialPlan(SpecModel):
+    """Everything that will run, in order."""
+
+    arms: tuple[str, ...] = Field(description="Names of the arms, in the spec's order.")
+    trials: tuple[PlannedTrial, ...] = Field(
+        description="Resident engines: warm-ups first, then the blocks; restarted ones warm up before every trial."
+    )
+    engines: tuple[tuple[str, ...], ...] = Field(
+        description="Arms by engine: arms in one group differ in driver settings only and share one engine."
+    )
+    residency: Residency = Field(description="`resident`: every engine starts once; `restart`: anew for every trial.")
+    engine_starts: int = Field(description="How many times an engine is started.")
+    most_repeats: int = Field(
+        description="Most blocks that are run again, because another process disturbed the host during one of them."
+    )
+    samples_per_trial: int | None = Field(description="Samples one trial generates, where known before it runs.")
+    longest_sample_tokens: int = Field(description="Most tokens of prompt and output together.")
+
+    @property
+    def measured(self) -> tuple[PlannedTrial, ...]:
+        """The trials that count."""
+        return tuple(trial for trial in self.trials if trial.phase is Phase.MEASURED)
+
+    @property
+    def order(self) -> str:
+        """The measured trials as letters, one per arm: `ABBAABBA`."""
+        letters = {name: _letter(index) for index, name in enumerate(self.arms)}
+        return "".join(letters[trial.arm] for trial in self.measured)
+
+
+def plan_trials(spec: Experiment, resolved: ResolvedExperiment) -> TrialPlan:
+    """Warm-ups, then blocks of one trial per arm: ABBA for two arms, seeded random order for more.
+
+    ABBA lets the comparison remove what every second trial has in common and a steady drift
+    (docs/method.md); with more arms a random order does it on average.
+    """
+    names = [arm.name for arm in resolved.arms]
+    restart = spec.plan.residency is Residency.RESTART
+    measured = _measured(names, spec.plan)
+    trials = (
+        [trial for one in measured for trial in _restarted(one, spec.plan.warmup_trials)]
+        if restart
+        else _warmups(names, spec.plan.warmup_trials) + measured
+    )
+    engines = _engines(resolved)
+    return TrialPlan(
+        arms=tuple(names),
+        trials=tuple(trials),
+        engines=engines,
+        residency=Residency.RESTART if restart else Residency.RESIDENT,
+        engine_starts=len(measured) if restart else len(engines),
+        most_repeats=max(1, spec.plan.blocks // 3),
+        samples_per_trial=_samples(spec),
+        longest_sample_tokens=(longest_prompt(spec) or 0) + longest_output(spec),
+    )
+
+
+def repeat_block(plan: TrialPlan, block: int, number: int) -> tuple[PlannedTrial, ...]:
+    """The ``number``-th repeat (from 0): the trials of a block once more, in the same order, as a block of its own."""
+    measured = plan.measured
+    again = [trial for trial in plan.trials if trial.block == block and trial.phase is Phase.MEASURED]
+    return tuple(
+        trial.model_copy(
+            update={
+                "block": measured[-1].block + 1 + number,
+                "slot": len(measured) + number * len(again) + offset,
+                "fresh_engine": plan.residency is Residency.RESTART,
+            }
+        )
+        for offset, trial in enumerate(again)
+    )
+
+
+def remaining(plan: TrialPlan, done: Collection[int]) -> tuple[PlannedTrial, ...]:
+    """What is left to run once these blocks are done; engines that are needed no more are not warmed up either."""
+    left = [trial for trial in plan.measured if trial.block not in done]
+    if plan.residency is Residency.RESIDENT:
+        warmups = [trial for trial in plan.trials if trial.phase is Phase.WARMUP] if left else []
+        return (*warmups, *left)
+    kept: list[PlannedTrial] = []
+    before: list[PlannedTrial] = []  # the warm-ups of the measured trial that follows
+    for trial in plan.trials:
+        before.append(trial)
+        if trial.phase is Phase.MEASURED:
+            kept += before if trial.block not in done else []
+            before = []
+    return tuple(kept)
+
+
+def _measured(names: list[str], plan: PlanSettings) -> list[PlannedTrial]:
+    rng = random.Random(plan.seed)  # noqa: S311 - an order, not a secret
+    return [
+        PlannedTrial(slot=block * len(names) + position, phase=Phase.MEASURED, block=block, arm=name, position=position)
+        for block in range(plan.blocks)
+        for position, name in enumerate(_block_order(names, block, rng))
+    ]
+
+
+def _warmups(names: list[str], rounds: int) -> list[PlannedTrial]:
+    return [
+        PlannedTrial(slot=round_ * len(names) + position, phase=Phase.WARMUP, block=round_, arm=name, position=position)
+        for round_ in range(rounds)
+        for position, name in enumerate(names)
+    ]
+
+
+def _restarted(trial: PlannedTrial, warmups: int) -> list[PlannedTrial]:
+    """A measured trial with the warm-ups of its fresh engine before it."""
+    before = [
+        PlannedTrial(
+            slot=trial.slot * warmups + number,
+            phase=Phase.WARMUP,
+            block=trial.block * warmups + number,
+            arm=trial.arm,
+            position=trial.position,
+            fresh_engine=number == 0,
+        )
+        for number in range(warmups)
+    ]
+    return [*before, trial.model_copy(update={"fresh_engine": not before})]
+
+
+def _block_order(names: list[str], block: int, rng: random.Random) -> list[str]:
+    if len(names) <= 2:
+        return names if block % 2 == 0 else names[::-1]
+    return rng.sample(names, len(names))
+
+
+def _engines(resolved: ResolvedExperiment) -> tuple[tuple[str, ...], ...]:
+    groups: dict[tuple[str, int], list[str]] = {}
+    twins: Counter[str] = Counter()
+    for arm in resolved.arms:
+        settings = arm.model_copy(update={"name": ""}).model_dump_json()
+        # An arm that repeats another to the letter is there to measure noise: it gets an engine of its own, as the
+        # arms of a real comparison have.
+        groups.setdefault((arm.engine_key, twins[settings]), []).append(arm.name)
+        twins[settings] += 1
+    return tuple(tuple(group) for group in groups.values())
+
+
+def _samples(spec: Experiment) -> int | None:
+    count: int | None
+    match spec.workload.prompts:
+        case SyntheticPrompts() | FilePrompts() as prompts:
+            count = prompts.count
+        case InlinePrompts() as prompts:
+            count = len(prompts.prompts)
+        case _:
+            assert_never(spec.workload.prompts)
+    return None if count is None else count * spec.workload.samples_per_prompt
+
+
+def _letter(index: int) -> str:
+    return chr(ord("A") + index) if index < 26 else f"[{index}]"

@@ -1,0 +1,246 @@
+"""The requests a user may ask for: prompts, lengths, sampling, arrival."""
+
+from collections.abc import Collection
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from app.spec.frozen import SpecModel
+
+
+def _tagged_by(tag: str, union: Any) -> BeforeValidator:
+    """Fills in the tag of a union where it is absent and the other keys can be those of one member only."""
+    members: tuple[type[SpecModel], ...] = get_args(union)
+
+    def tagged(value: object) -> object:
+        if not isinstance(value, dict) or tag in value:
+            return value
+        meant = [member for member in members if _takes(member, value)]
+        return {tag: meant[0].model_fields[tag].default, **value} if len(meant) == 1 else value
+
+    return BeforeValidator(tagged)
+
+
+def _takes(model: type[SpecModel], keys: Collection[object]) -> bool:
+    """Whether these keys are all that a model needs, and none that it does not know."""
+    needed = {name for name, field in model.model_fields.items() if field.is_required()}
+    return needed <= set(keys) <= set(model.model_fields)
+
+
+# --- lengths -------------------------------------------------------------------------------------------------------
+
+
+class Fixed(SpecModel):
+    """Always the same number of tokens."""
+
+    distribution: Literal["fixed"] = Field(
+        "fixed", description="Kind of distribution; the other keys say it too.", examples=["fixed"]
+    )
+    value: int = Field(ge=1, description="Tokens.", examples=[128])
+
+
+class Uniform(SpecModel):
+    """Whole numbers from `low` to `high`, both included."""
+
+    distribution: Literal["uniform"] = Field(
+        "uniform", description="Kind of distribution; the other keys say it too.", examples=["uniform"]
+    )
+    low: int = Field(ge=1, description="Fewest tokens.", examples=[64])
+    high: int = Field(ge=1, description="Most tokens.", examples=[256])
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"low ({self.low}) is above high ({self.high}); swap them")
+        return self
+
+
+class LogNormal(SpecModel):
+    """Log-normal around `median`, cut off at `max`: the long tail of reasoning rollouts."""
+
+    distribution: Literal["lognormal"] = Field(
+        "lognormal", description="Kind of distribution; the other keys say it too.", examples=["lognormal"]
+    )
+    median: int = Field(ge=1, description="Median, tokens.", examples=[512])
+    sigma: float = Field(gt=0, le=5, description="Standard deviation of the natural logarithm.", examples=[0.8])
+    max: int = Field(ge=1, description="Most tokens; longer draws are cut to it.", examples=[8192])
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.median > self.max:
+            raise ValueError(f"median ({self.median}) is above max ({self.max}); raise max")
+        return self
+
+
+class Empirical(SpecModel):
+    """Drawn with replacement from lengths seen elsewhere."""
+
+    distribution: Literal["empirical"] = Field(
+        "empirical", description="Kind of distribution; the other keys say it too.", examples=["empirical"]
+    )
+    values: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        min_length=1, description="Observed lengths, tokens.", examples=[[120, 340, 8192]]
+    )
+
+
+_AnyDistribution = Fixed | Uniform | LogNormal | Empirical
+TokenDistribution = Annotated[
+    _AnyDistribution, Field(discriminator="distribution"), _tagged_by("distribution", _AnyDistribution)
+]
+
+
+# --- prompts -------------------------------------------------------------------------------------------------------
+
+
+class SyntheticPrompts(SpecModel):
+    """Random token ids, different in every block, so that no prefix cache can help."""
+
+    source: Literal["synthetic"] = Field(
+        "synthetic", description="Kind of source; what is meant if it is absent.", examples=["synthetic"]
+    )
+    count: int = Field(8, ge=1, le=100_000, description="Prompts.", examples=[8])
+    tokens: TokenDistribution = Field(
+        Fixed(value=128),
+        description="Length of a prompt, tokens.",
+        examples=[{"distribution": "fixed", "value": 128}],
+    )
+
+
+class FilePrompts(SpecModel):
+    """Prompts from a file on the worker's host: text, or lists of token ids."""
+
+    source: Literal["file"] = Field("file", description="Kind of source; `path` says it too.", examples=["file"])
+    path: str = Field(min_length=1, description="A .jsonl or .parquet file.", examples=["/data/prompts.jsonl"])
+    column: str = Field("prompt", description="Column that holds the prompt.", examples=["prompt"])
+    count: int | None = Field(
+        None, ge=1, le=100_000, description="Prompts to use, the first of the file; all if absent.", examples=[256]
+    )
+
+    @model_validator(mode="after")
+    def _known_format(self) -> Self:
+        if not self.path.endswith((".jsonl", ".parquet")):
+            raise ValueError("path must end in .jsonl or .parquet")
+        return self
+
+
+class InlinePrompts(SpecModel):
+    """Prompts in the spec itself: text, or lists of token ids."""
+
+    source: Literal["inline"] = Field(
+        "inline", description="Kind of source; `prompts` says it too.", examples=["inline"]
+    )
+    prompts: tuple[Annotated[str, Field(min_length=1)] | Annotated[tuple[int, ...], Field(min_length=1)], ...] = Field(
+        min_length=1, description="Text or token ids, one per prompt.", examples=[["What is 2 + 2?"]]
+    )
+
+
+_AnyPrompts = SyntheticPrompts | FilePrompts | InlinePrompts
+Prompts = Annotated[_AnyPrompts, Field(discriminator="source"), _tagged_by("source", _AnyPrompts)]
+
+
+# --- output --------------------------------------------------------------------------------------------------------
+
+
+class ForcedOutput(SpecModel):
+    """Every sample has exactly its drawn length (`ignore_eos`, `min_tokens = max_tokens`)."""
+
+    stop: Literal["length"] = Field(
+        "length", description="What ends a sample; what is meant if it is absent.", examples=["length"]
+    )
+    tokens: TokenDistribution = Field(
+        Fixed(value=128),
+        description="Length of a sample, tokens.",
+        examples=[{"distribution": "lognormal", "median": 512, "sigma": 0.8, "max": 8192}],
+    )
+
+
+class NaturalOutput(SpecModel):
+    """Samples end where the model ends them, at `max_tokens` at the latest."""
+
+    stop: Literal["natural"] = Field(
+        "natural", description="What ends a sample; `max_tokens` says it too.", examples=["natural"]
+    )
+    max_tokens: int = Field(ge=1, description="Most output tokens.", examples=[8192])
+
+
+_AnyOutput = ForcedOutput | NaturalOutput
+Output = Annotated[_AnyOutput, Field(discriminator="stop"), _tagged_by("stop", _AnyOutput)]
+
+
+class Sampling(SpecModel):
+    """vLLM's sampling parameters, the same in every arm."""
+
+    temperature: float = Field(1.0, ge=0, le=10, description="Divides the logits; 0 is greedy.", examples=[1.0])
+    top_p: float = Field(
+        1.0, gt=0, le=1, description="Nucleus sampling: share of the probability to draw from.", examples=[0.95]
+    )
+    top_k: int = Field(0, ge=0, description="Likeliest tokens to draw from; 0 considers every token.", examples=[50])
+    per_request_seed: bool = Field(
+        True,
+        description="Seed every sample, so that all arms can generate the same tokens. vLLM then samples request by "
+        "request, which costs time on a GPU; off, only token counts are forced to be equal.",
+        examples=[False],
+    )
+
+
+# --- arrival -------------------------------------------------------------------------------------------------------
+
+
+class BatchArrival(SpecModel):
+    """All requests are there when the trial begins."""
+
+    pattern: Literal["batch"] = Field(
+        "batch", description="How requests arrive; what is meant if it is absent.", examples=["batch"]
+    )
+
+
+class PoissonArrival(SpecModel):
+    """Requests arrive one by one, independently of each other."""
+
+    pattern: Literal["poisson"] = Field(
+        "poisson", description="How requests arrive; `rate` says it too.", examples=["poisson"]
+    )
+    rate: float = Field(gt=0, description="Requests per second.", examples=[4.0])
+
+
+class ConcurrencyArrival(SpecModel):
+    """A fixed number of requests in flight: a new one starts when one is done."""
+
+    pattern: Literal["concurrency"] = Field(
+        "concurrency", description="How requests arrive; `limit` says it too.", examples=["concurrency"]
+    )
+    limit: int = Field(ge=1, description="Requests in flight.", examples=[64])
+
+
+_AnyArrival = BatchArrival | PoissonArrival | ConcurrencyArrival
+Arrival = Annotated[_AnyArrival, Field(discriminator="pattern"), _tagged_by("pattern", _AnyArrival)]
+
+
+# --- the workload --------------------------------------------------------------------------------------------------
+
+
+class Turns(SpecModel):
+    """Turns of an agent loop."""
+
+    count: Literal[1] = Field(1, description="Turns; this version runs single ones.", examples=[1])
+
+
+class Workload(SpecModel):
+    """The requests of one trial."""
+
+    prompts: Prompts = Field(
+        SyntheticPrompts(),
+        description="Where the prompts come from.",
+        examples=[{"source": "synthetic", "count": 8, "tokens": {"distribution": "fixed", "value": 128}}],
+    )
+    samples_per_prompt: int = Field(4, ge=1, le=1024, description="Samples generated for every prompt.", examples=[4])
+    output: Output = Field(
+        ForcedOutput(),
+        description="How long the samples are.",
+        examples=[{"stop": "length", "tokens": {"distribution": "fixed", "value": 128}}],
+    )
+    sampling: Sampling = Field(Sampling(), description="Sampling parameters.", examples=[{"temperature": 1.0}])
+    arrival: Arrival = Field(
+        BatchArrival(), description="When the requests start.", examples=[{"pattern": "concurrency", "limit": 64}]
+    )
+    turns: Turns = Field(Turns(), description="Turns of an agent loop.", examples=[{"count": 1}])

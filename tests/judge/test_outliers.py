@@ -1,0 +1,55 @@
+"""A block that stands apart is said, not dropped."""
+
+import pytest
+
+from app.judge.comparison import compare
+from app.judge.conditions import ResultWarning, WarningCode
+from app.judge.outliers import outlier_warnings
+from app.judge.verdict import Comparison
+from app.spec.resolution import resolve
+from tests.builders import a_spec, a_trial
+
+STEADY = (100.1, 99.9, 100.0, 100.2, 99.8, 100.1)
+
+
+def compared(candidate: tuple[float, ...]) -> Comparison:
+    spec = a_spec()
+    trials = [
+        trial
+        for block, throughput in enumerate(candidate)
+        for trial in (
+            a_trial("sync", block, block % 2, 100.0, slot=2 * block + block % 2),
+            a_trial("async", block, 1 - block % 2, throughput, slot=2 * block + 1 - block % 2),
+        )
+    ]
+    return compare(spec, resolve(spec), trials, ())[0]
+
+
+def warnings(candidate: tuple[float, ...]) -> list[ResultWarning]:
+    return list(outlier_warnings([compared(candidate)]))
+
+
+def test_blocks_that_agree_need_no_word() -> None:
+    assert warnings(STEADY) == []
+
+
+def test_the_block_and_what_hangs_on_it_are_named() -> None:
+    (warning,) = warnings((88.0, *STEADY[1:]))
+    assert warning.code is WarningCode.OUTLYING_BLOCK
+    assert warning.arm == "async"
+    assert warning.detail.startswith("Block 0 stands apart: −12.0 %, where the others average 0.0 %.")
+    assert "without it the change would be" in warning.detail
+
+
+def test_what_is_said_without_the_block_is_what_the_others_alone_would_say() -> None:
+    (warning,) = warnings((88.0, *STEADY[1:]))
+    alone = compared(STEADY[1:])
+    assert alone.change_pct == pytest.approx(0.0, abs=0.05)
+    assert alone.interval_pct is not None
+    assert f"{alone.interval_pct[1]:+.2f}".rstrip("0") in warning.detail.replace("−", "-")
+
+
+def test_the_block_still_counts() -> None:
+    comparison = compared((88.0, *STEADY[1:]))
+    assert comparison.pairs == 6
+    assert comparison.change_pct == pytest.approx(-2.1, abs=0.1)

@@ -1,0 +1,111 @@
+"""Retention, backup, restore."""
+
+import sqlite3
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select, text, update
+
+from app.errors import Conflict, DatabaseUnavailable, InvalidInput, LeaseLost
+from app.store import experiments, maintenance, queue, trials
+from app.store.database import Database
+from app.store.tables import trial_records
+from tests.builders import a_result, a_trial
+from tests.store.helpers import LEASE_S, claim, start, submit
+
+# --- retention -----------------------------------------------------------------------------------------------------
+
+
+def test_old_records_go_and_summaries_stay(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "_BATCH", 2)
+    lease = start(db)
+    for block in range(6):
+        trials.save_trial(db, lease, a_result(planned=a_trial(block=block).planned), a_trial(block=block))
+    before = trials.trials_of(db, lease.experiment_id)
+    with db.write() as connection:
+        ids = connection.execute(select(trial_records.c.id).order_by(trial_records.c.id)).scalars().all()
+        two_days_ago = db.now() - timedelta(days=2)
+        connection.execute(update(trial_records).where(trial_records.c.id.in_(ids[:5])).values(stored_at=two_days_ago))
+
+    assert maintenance.drop_records(db, older_than_days=3) == 0
+    assert maintenance.drop_records(db, older_than_days=1) == 5
+    assert maintenance.drop_records(db, older_than_days=1) == 0
+
+    assert trials.trials_of(db, lease.experiment_id) == before
+    assert [trial.planned.block for trial, _ in trials.records_of(db, lease.experiment_id)] == [5]
+    with db.read() as connection:
+        assert connection.execute(select(func.count()).select_from(trial_records)).scalar_one() == 1
+
+
+# --- backup and restore --------------------------------------------------------------------------------------------
+
+
+def test_a_backup_holds_what_was_there_and_restores_it(sqlite_db: Database, tmp_path: Path) -> None:
+    kept = submit(sqlite_db, name="kept")
+    maintenance.backup(sqlite_db, tmp_path / "backup.sqlite")
+    later = claim(sqlite_db)
+    assert later.experiment_id == kept
+    submit(sqlite_db, name="after the backup")
+
+    maintenance.restore(sqlite_db, tmp_path / "backup.sqlite")
+
+    assert [item.name for item in experiments.page(sqlite_db).items] == ["kept"]
+    assert experiments.get(sqlite_db, kept).queue_position == 1
+    with pytest.raises(LeaseLost):
+        queue.beat(sqlite_db, later, LEASE_S)
+    with sqlite_db.read() as connection:
+        assert connection.execute(text("PRAGMA journal_mode")).scalar_one() == "wal"
+
+
+def test_a_backup_is_one_file_and_taken_while_others_write(sqlite_db: Database, tmp_path: Path) -> None:
+    submit(sqlite_db)
+    (tmp_path / "backups").mkdir()
+    with sqlite_db.write() as connection:
+        connection.execute(text("DELETE FROM experiment_labels"))
+        maintenance.backup(sqlite_db, tmp_path / "backups" / "backup.sqlite")
+
+    assert [path.name for path in (tmp_path / "backups").iterdir()] == ["backup.sqlite"]
+
+
+def test_a_backup_overwrites_nothing(sqlite_db: Database, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("mine")
+
+    with pytest.raises(Conflict, match="exists"):
+        maintenance.backup(sqlite_db, tmp_path / "precious")
+    with pytest.raises(DatabaseUnavailable):
+        maintenance.backup(sqlite_db, tmp_path / "nowhere" / "backup.sqlite")
+
+
+def test_only_a_backup_of_this_service_is_restored(sqlite_db: Database, tmp_path: Path) -> None:
+    submit(sqlite_db)
+    (tmp_path / "text").write_text("not a database, but long enough to look at" * 20)
+    (tmp_path / "empty").touch()
+    foreign = sqlite3.connect(tmp_path / "foreign")
+    foreign.execute("CREATE TABLE alembic_version (version_num TEXT)")
+    foreign.commit()
+    maintenance.backup(sqlite_db, tmp_path / "newer")
+    newer = sqlite3.connect(tmp_path / "newer")
+    newer.execute("UPDATE alembic_version SET version_num = '9999'")
+    newer.commit()
+
+    for name, why in {
+        "nowhere": "there is no file",
+        "text": "not a backup",
+        "empty": "not a backup",
+        "foreign": "not a backup",
+        "newer": "newer version",
+    }.items():
+        with pytest.raises(InvalidInput, match=why):
+            maintenance.restore(sqlite_db, tmp_path / name)
+
+    assert len(experiments.page(sqlite_db).items) == 1
+    for connection in (foreign, newer):
+        connection.close()
+
+
+def test_a_postgres_database_is_backed_up_with_its_own_tools(postgres_db: Database, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="pg_dump"):
+        maintenance.backup(postgres_db, tmp_path / "backup")
+    with pytest.raises(InvalidInput, match="pg_restore"):
+        maintenance.restore(postgres_db, tmp_path / "backup")

@@ -1,0 +1,165 @@
+"""An experiment from claim to verdict, with a real database and without Ray: its engines run in this process."""
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from app.errors import FailureCode, RayLost
+from app.measure.records import Conditions, StartedArm
+from app.settings import Settings
+from app.spec.experiment import DriverSettings, Experiment
+from app.spec.lifecycle import Status
+from app.spec.resolution import ResolvedArm
+from app.store import experiments, queue, trials
+from app.store.database import Database
+from app.store.experiments import ExperimentRow
+from tests.builders import a_simulated_spec
+from tests.store.helpers import opened
+from workers import attempt
+from workers.arms import Engine
+from workers.cluster import Cluster
+from workers.drivers.base import Batch, TrialOutcome
+from workers.drivers.simulated import SimulatedEngine
+from workers.watch import Watch
+
+SEQS = "engine.scheduler_config.max_num_seqs"
+
+
+class EngineInThisProcess:
+    """A simulated engine where an actor would be."""
+
+    def __init__(self, settings: ResolvedArm, seed: int, config: dict[str, object]) -> None:
+        self._engine = SimulatedEngine(settings, seed)
+        self._config = config
+
+    def begin_start(self) -> None:
+        """Starts when it is waited for."""
+
+    def start(self, watch: Watch) -> StartedArm:
+        del watch
+        return dataclasses.replace(self._engine.start(), config=self._config)
+
+    def rollout(
+        self, batch: Batch, settings: DriverSettings, reset: bool, watch: Watch, grace_s: float
+    ) -> TrialOutcome:
+        del reset, grace_s
+        watch.begin_trial()
+        return TrialOutcome(self._engine.rollout(batch, settings), Conditions())
+
+    def kill(self) -> None:
+        """Nothing outlives it."""
+
+
+class NoCluster:
+    """A host without Ray."""
+
+    has_gpus = False
+
+    def connect(self) -> None:
+        """There is nothing to connect to."""
+
+    @contextmanager
+    def reserve(self, gpus: int) -> Iterator[None]:
+        del gpus
+        yield
+
+
+@pytest.fixture
+def db(migrated_sqlite: Path, tmp_path: Path) -> Iterator[Database]:
+    shutil.copyfile(migrated_sqlite, tmp_path / "rollout-lab.sqlite")
+    with opened(f"sqlite:///{tmp_path}/rollout-lab.sqlite") as database:
+        yield database
+
+
+Ran = Callable[..., ExperimentRow]
+
+
+@pytest.fixture
+def ran(db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
+    """Queue a spec, claim it, run it; `configs` holds what an arm's engine resolves to."""
+
+    def run(spec: Experiment, configs: dict[str, dict[str, object]] | None = None) -> ExperimentRow:
+        found = configs or {}
+
+        def starter(place: object, seed: int) -> Callable[[ResolvedArm, bool], Engine]:
+            del place
+            return lambda arm, _: cast(Engine, EngineInThisProcess(arm, seed, found.get(arm.name, {})))
+
+        monkeypatch.setattr(attempt, "_starter", starter)
+        queue.enqueue(db, spec)
+        claim = queue.claim(db, "worker", 30.0)
+        assert claim is not None
+        settings = Settings(data_dir=tmp_path)
+        attempt.run_experiment(db, cast(Cluster, NoCluster()), settings, claim, Watch(spec.limits))
+        return experiments.get(db, claim.lease.experiment_id)
+
+    return run
+
+
+def quick(**changes: Any) -> Experiment:
+    """A spec whose trials take no time."""
+    plan: dict[str, Any] = {"plan": {"blocks": 4}}
+    return a_simulated_spec(**(plan | changes))
+
+
+def test_an_experiment_ends_with_a_verdict_and_every_trial_stored(ran: Ran, db: Database) -> None:
+    row = ran(quick())
+    assert row.item.status is Status.SUCCEEDED
+    assert row.results is not None
+    assert row.results["comparisons"][0]["verdict"] == "slower"
+    assert len(trials.trials_of(db, row.item.id)) == 2 + 2 * 4
+
+
+def test_strict_parity_refuses_before_the_first_trial(ran: Ran, db: Database) -> None:
+    row = ran(quick(decision={"parity": "strict"}), {"sync": {SEQS: 1024}, "async": {SEQS: 128}})
+    assert row.item.status is Status.FAILED
+    assert row.item.failure is not None
+    assert row.item.failure.code is FailureCode.PARITY_REFUSED
+    assert SEQS in row.item.failure.detail
+    assert trials.trials_of(db, row.item.id) == ()
+
+
+def test_a_difference_nobody_declared_is_flagged_where_the_spec_does_not_refuse_it(ran: Ran) -> None:
+    row = ran(quick(), {"sync": {SEQS: 1024}, "async": {SEQS: 128}})
+    assert row.results is not None
+    assert row.results["comparisons"][0]["verdict"] == "confounded"
+
+
+def test_an_arm_against_itself_leaves_its_noise_for_later_results(ran: Ran) -> None:
+    arms = [{"name": "sync", "profile": "simulated", "driver": {"noise_pct": 1.0}}]
+    first = ran(quick(arms=arms, calibrate=True))
+    assert first.item.status is Status.SUCCEEDED
+    later = ran(quick(arms=[*arms, {"name": "async", "profile": "simulated", "driver": {"noise_pct": 2.0}}]))
+    assert first.results is not None
+    assert later.results is not None
+    assert later.results["noise"]["noise_pct"] == pytest.approx(first.results["comparisons"][0]["sd_pct"])
+
+
+def test_an_arm_that_fails_twice_in_a_row_ends_the_experiment(ran: Ran) -> None:
+    failing = {"failing_slots": list(range(8))}
+    arms = [{"name": name, "profile": "simulated", "driver": failing} for name in ("sync", "async")]
+    row = ran(quick(arms=arms, plan={"blocks": 4, "warmup_trials": 0}))
+    assert row.item.status is Status.FAILED
+    assert row.item.failure is not None
+    assert row.item.failure.code is FailureCode.ENGINE_DIED
+    assert row.item.failure.detail == "the spec says that trial 2 fails"  # both of async's, in the order ABBA
+
+
+@pytest.mark.parametrize(("wanted", "status"), [(False, Status.FAILED), (True, Status.QUEUED)])
+def test_a_lost_ray_ends_the_attempt_and_the_experiment_unless_its_spec_wants_another(
+    ran: Ran, monkeypatch: pytest.MonkeyPatch, wanted: bool, status: Status
+) -> None:
+    def reserve(*_: object) -> None:
+        raise RayLost("Ray's raylet is gone")
+
+    monkeypatch.setattr(NoCluster, "reserve", reserve)
+    row = ran(quick(limits={"retry_on_loss": wanted}))
+    assert row.item.status is status
+    (attempt,) = row.attempts
+    assert attempt.failure is not None
+    assert attempt.failure.code is FailureCode.RAY_LOST
