@@ -13,6 +13,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
+from app.format import seconds
+
 Object = dict[str, Any]
 _STEPS = {
     "starting_engines": "starting engines",
@@ -47,7 +49,7 @@ def describe(experiment: Object) -> str:
     if progress["current"] is not None:
         parts.append(f"now {progress['current']['arm']} in block {progress['current']['block'] + 1}")
     if progress["eta_s"] is not None:
-        parts.append(f"about {_duration(progress['eta_s'])} left")
+        parts.append(f"about {seconds(progress['eta_s'])} left")
     if experiment["cancel_requested"]:
         parts.append("cancelling")
     return ", ".join(parts)
@@ -58,11 +60,6 @@ def place(position: int | None) -> str:
     if position is None:
         return "place ?"
     return f"place {position}" if position <= 1000 else "behind more than 1,000 others"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
 class Lines(AbstractContextManager["Lines"]):

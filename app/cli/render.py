@@ -1,7 +1,7 @@
 """Experiments and results as tables."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from rich import box
@@ -10,7 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.cli.progress import place
-from app.report.remarks import NOTHING, number, pairs_of, percent, remarks, verdict_of
+from app.format import NOTHING, ago, interval, number, percent, spread
+from app.report.remarks import pairs_of, remarks, verdict_of
 
 Object = dict[str, Any]
 _VERDICT_STYLES = {
@@ -75,7 +76,7 @@ def arm_table(arms: Iterable[Object]) -> Table:
         table.add_row(
             escape(f"{arm['name']} ({arm['profile']})"),
             str(arm["trials"]),
-            f"{number(throughput['mean'])} ± {number(throughput['std'])}",
+            f"{number(throughput['mean'])} {spread(throughput['std'])}",
             *(number(latency[key]) for key in ("p50", "p90", "p99")),
         )
     return table
@@ -87,13 +88,12 @@ def comparison_table(comparisons: Iterable[Object]) -> Table:
     for found in comparisons:
         if found["change_pct"] is None and not found["primary"]:
             continue
-        interval = found["interval_pct"]
         style = _VERDICT_STYLES.get(found["verdict"], "")
         verdict = verdict_of(found)
         table.add_row(
             f"[bold]{escape(found['metric'])}[/bold] (primary)" if found["primary"] else escape(found["metric"]),
-            percent(found["change_pct"]),
-            f"{percent(interval[0])} to {percent(interval[1])}" if interval else NOTHING,
+            percent(found["change_pct"], signed=True),
+            interval(found["interval_pct"]),
             str(found["pairs"]),
             f"[{style}]{verdict}[/{style}]" if style else verdict,
         )
@@ -112,19 +112,10 @@ def experiment_table(experiments: Iterable[Object]) -> Table:
             escape(experiment["name"]) or NOTHING,
             escape(experiment["model"]) + (" (simulated)" if experiment["simulated"] else ""),
             experiment["verdict"] or NOTHING,
-            ago(experiment["created_at"]),
+            ago(datetime.fromisoformat(experiment["created_at"])),
             done,
         )
     return table
-
-
-def ago(moment: str) -> str:
-    """How long since."""
-    seconds = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit} ago"
-    return f"{max(0.0, seconds):.0f} s ago"
 
 
 def _table(*columns: str, left: int = 1) -> Table:

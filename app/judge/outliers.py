@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from app.format import percent
 from app.judge.conditions import ResultWarning, WarningCode
-from app.judge.summary import percent
 from app.judge.verdict import BlockValues, Comparison
 from app.stats.estimate import NoEstimate, to_percent
 from app.stats.outlier import outlier

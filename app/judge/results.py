@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from pydantic import Field, create_model
 
+from app.format import percent
 from app.judge.blocks import Blocks, blocks_of, fairness_of, succeeded
 from app.judge.caveats import result_warnings
 from app.judge.comparison import Comparison, Method, Verdict, compare
@@ -15,7 +16,7 @@ from app.judge.fairness import Fairness
 from app.judge.fingerprint import EnvironmentReport, environment_report
 from app.judge.outliers import outlier_warnings
 from app.judge.parity import ParityReport, check_parity
-from app.judge.summary import percent, summary_sentence
+from app.judge.summary import summary_sentence
 from app.measure.metrics import METRICS, STATISTICS, Kind, Metric, TrialSummary
 from app.measure.records import StartedArm, TrialState
 from app.spec.experiment import Experiment

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
+from app.format import percent
 from app.judge.parity import differing_settings
 from app.judge.verdict import Comparison, Verdict
 from app.spec.lifecycle import Failure, Status
@@ -37,15 +38,6 @@ def summary_sentence(
     simulated = ["Simulated."] if resolved.simulated else []
     beginning = " ".join([*simulated, *news])
     return (" " if len(findings) == 1 else "\n").join(filter(None, [beginning, *findings]))
-
-
-def percent(number: float, *, signed: bool = False) -> str:
-    """`−0.4 %`: with a typographic minus, and enough digits to tell it from 0."""
-    size = abs(number)
-    digits = 1 if size >= 0.1 or size < 0.0005 else 2 if size >= 0.01 else 3
-    text = f"{size:.{digits}f}"
-    sign = "" if not float(text) else "−" if number < 0 else "+" if signed else ""
-    return f"{sign}{text} %"
 
 
 def _news(status: Status, done: int, planned: int, failure: Failure | None) -> Iterator[str]:

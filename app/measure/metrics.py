@@ -42,15 +42,20 @@ COMPARED_STATISTICS: tuple[str, ...] = ("p50", "p90", "p99")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One row of the table; its formula, which users read, is the docstring of its function."""
+    """One row of the table; its key is the name of its function, and its formula, which users read, the docstring."""
 
-    key: str
+    measure: Callable[[TrialView], float | Floats]
+    label: str
     unit: str
     better: Better
     kind: Kind
-    measure: Callable[[TrialView], float | Floats]
     primary: bool = False
     compared: bool = True
+
+    @property
+    def key(self) -> str:
+        """The key of its values; `ttft_ms.p50` for a statistic of a distribution."""
+        return self.measure.__name__
 
     @property
     def formula(self) -> str:
@@ -155,48 +160,48 @@ def _statistics(key: str, values: Floats) -> Iterator[tuple[str, float | str]]:
 # --- the table -----------------------------------------------------------------------------------------------------
 
 _ROWS = (
-    Metric("duration_s", "s", Better.LOWER, Kind.SCALAR, formulas.duration_s, primary=True),
-    Metric("output_throughput", "tokens/s", Better.HIGHER, Kind.SCALAR, formulas.output_throughput, primary=True),
+    Metric(formulas.duration_s, "Duration", "s", Better.LOWER, Kind.SCALAR, primary=True),
+    Metric(formulas.output_throughput, "Output throughput", "tokens/s", Better.HIGHER, Kind.SCALAR, primary=True),
     Metric(
-        "total_token_throughput",
-        "tokens/s",
-        Better.HIGHER,
-        Kind.SCALAR,
         formulas.total_token_throughput,
-        compared=False,
-    ),
-    Metric("request_throughput", "samples/s", Better.HIGHER, Kind.SCALAR, formulas.request_throughput, compared=False),
-    Metric(
-        "output_throughput_per_gpu",
+        "Total token throughput",
         "tokens/s",
         Better.HIGHER,
         Kind.SCALAR,
-        formulas.output_throughput_per_gpu,
         compared=False,
     ),
-    Metric("ttft_ms", "ms", Better.LOWER, Kind.DISTRIBUTION, formulas.ttft_ms),
-    Metric("tpot_ms", "ms", Better.LOWER, Kind.DISTRIBUTION, formulas.tpot_ms),
-    Metric("itl_ms", "ms", Better.LOWER, Kind.DISTRIBUTION, formulas.itl_ms),
-    Metric("e2el_ms", "ms", Better.LOWER, Kind.DISTRIBUTION, formulas.e2el_ms),
-    Metric("engine_e2el_ms", "ms", Better.LOWER, Kind.DISTRIBUTION, formulas.engine_e2el_ms),
-    Metric("delivery_ms", "ms", Better.LOWER, Kind.DISTRIBUTION, formulas.delivery_ms, compared=False),
-    Metric("queue_ms", "ms", Better.LOWER, Kind.DISTRIBUTION, formulas.queue_ms),
-    Metric("client_queue_ms", "ms", Better.LOWER, Kind.DISTRIBUTION, formulas.client_queue_ms, compared=False),
-    Metric("time_to_50pct_s", "s", Better.LOWER, Kind.SCALAR, formulas.time_to_50pct_s),
-    Metric("time_to_90pct_s", "s", Better.LOWER, Kind.SCALAR, formulas.time_to_90pct_s),
-    Metric("tail_bubble_pct", "%", Better.LOWER, Kind.SCALAR, formulas.tail_bubble_pct),
-    Metric("group_completion_s", "s", Better.LOWER, Kind.DISTRIBUTION, formulas.group_completion_s),
-    Metric("decode_steps", "steps", Better.NEUTRAL, Kind.SCALAR, formulas.decode_steps),
-    Metric("step_ms", "ms", Better.LOWER, Kind.SCALAR, formulas.step_ms),
-    Metric("running_requests", "requests", Better.NEUTRAL, Kind.SCALAR, formulas.running_requests),
-    Metric("kv_cache_usage_pct", "%", Better.NEUTRAL, Kind.SCALAR, formulas.kv_cache_usage_pct),
-    Metric("prefix_cache_hit_pct", "%", Better.NEUTRAL, Kind.SCALAR, formulas.prefix_cache_hit_pct),
-    Metric("preemptions", "preemptions", Better.LOWER, Kind.SCALAR, formulas.preemptions),
-    Metric("gpu_util_pct", "%", Better.NEUTRAL, Kind.SCALAR, formulas.gpu_util_pct),
-    Metric("sm_clock_mhz", "MHz", Better.NEUTRAL, Kind.SCALAR, formulas.sm_clock_mhz),
-    Metric("power_w", "W", Better.NEUTRAL, Kind.SCALAR, formulas.power_w),
-    Metric("energy_j_per_output_token", "J/token", Better.LOWER, Kind.SCALAR, formulas.energy_j_per_output_token),
-    Metric("request_goodput", "samples/s", Better.HIGHER, Kind.SCALAR, formulas.request_goodput),
+    Metric(formulas.request_throughput, "Request throughput", "samples/s", Better.HIGHER, Kind.SCALAR, compared=False),
+    Metric(
+        formulas.output_throughput_per_gpu,
+        "Output throughput per GPU",
+        "tokens/s",
+        Better.HIGHER,
+        Kind.SCALAR,
+        compared=False,
+    ),
+    Metric(formulas.ttft_ms, "Time to first token", "ms", Better.LOWER, Kind.DISTRIBUTION),
+    Metric(formulas.tpot_ms, "Time per output token", "ms", Better.LOWER, Kind.DISTRIBUTION),
+    Metric(formulas.itl_ms, "Inter-token latency", "ms", Better.LOWER, Kind.DISTRIBUTION),
+    Metric(formulas.e2el_ms, "End-to-end latency", "ms", Better.LOWER, Kind.DISTRIBUTION),
+    Metric(formulas.engine_e2el_ms, "Latency in the engine", "ms", Better.LOWER, Kind.DISTRIBUTION),
+    Metric(formulas.delivery_ms, "Delivery delay", "ms", Better.LOWER, Kind.DISTRIBUTION, compared=False),
+    Metric(formulas.queue_ms, "Engine queue", "ms", Better.LOWER, Kind.DISTRIBUTION),
+    Metric(formulas.client_queue_ms, "Client queue", "ms", Better.LOWER, Kind.DISTRIBUTION, compared=False),
+    Metric(formulas.time_to_50pct_s, "Half of the tokens out", "s", Better.LOWER, Kind.SCALAR),
+    Metric(formulas.time_to_90pct_s, "90 % of the tokens out", "s", Better.LOWER, Kind.SCALAR),
+    Metric(formulas.tail_bubble_pct, "Tail bubble", "%", Better.LOWER, Kind.SCALAR),
+    Metric(formulas.group_completion_s, "Group completion", "s", Better.LOWER, Kind.DISTRIBUTION),
+    Metric(formulas.decode_steps, "Decode steps", "steps", Better.NEUTRAL, Kind.SCALAR),
+    Metric(formulas.step_ms, "Step time", "ms", Better.LOWER, Kind.SCALAR),
+    Metric(formulas.running_requests, "Running requests", "requests", Better.NEUTRAL, Kind.SCALAR),
+    Metric(formulas.kv_cache_usage_pct, "KV-cache use", "%", Better.NEUTRAL, Kind.SCALAR),
+    Metric(formulas.prefix_cache_hit_pct, "Prefix-cache hits", "%", Better.NEUTRAL, Kind.SCALAR),
+    Metric(formulas.preemptions, "Preemptions", "preemptions", Better.LOWER, Kind.SCALAR),
+    Metric(formulas.gpu_util_pct, "GPU utilisation", "%", Better.NEUTRAL, Kind.SCALAR),
+    Metric(formulas.sm_clock_mhz, "SM clock", "MHz", Better.NEUTRAL, Kind.SCALAR),
+    Metric(formulas.power_w, "Power", "W", Better.NEUTRAL, Kind.SCALAR),
+    Metric(formulas.energy_j_per_output_token, "Energy per output token", "J/token", Better.LOWER, Kind.SCALAR),
+    Metric(formulas.request_goodput, "Goodput", "samples/s", Better.HIGHER, Kind.SCALAR),
 )
 
 METRICS: dict[str, Metric] = {metric.key: metric for metric in _ROWS}

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from app.format import NOTHING, number, spread
 from app.judge.parity import differing_settings, flat_settings
 from app.judge.results import ArmReport, Distribution, Scalar
 from app.measure.metrics import METRICS, Better, Kind
-from app.pages.words import NOTHING, metric_name, number, spread
+from app.pages.words import metric_name
 from app.spec.resolution import ResolvedArm
 
 SIDE_BY_SIDE = 5  # arms that stand in columns; more stand in rows

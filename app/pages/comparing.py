@@ -11,12 +11,13 @@ from starlette.responses import Response
 
 from app.api.http import Db
 from app.errors import NotFound, UnreadableSpec
+from app.format import NOTHING, number, spread
 from app.judge.fingerprint import EnvironmentReport
 from app.judge.results import ArmReport
 from app.measure.metrics import METRICS, Better, Kind
 from app.pages.shell import PageRouter, page
 from app.pages.subject import Subject, load
-from app.pages.words import NOTHING, number, shortened, spread
+from app.pages.words import shortened
 from app.store import experiments
 from app.store.database import Database
 

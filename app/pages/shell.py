@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from app import format
 from app.errors import DatabaseUnavailable, FromElsewhere, RolloutLabError
 from app.pages import words
 from app.pages.assets import asset_path
@@ -37,8 +38,8 @@ templates = Environment(
     lstrip_blocks=True,
 )
 templates.filters |= {
-    "ago": words.ago,
-    "chance": words.chance,
+    "ago": format.ago,
+    "chance": format.chance,
     "coded": words.coded,
     "direction": words.direction,
     "fact_name": words.fact_name,
@@ -47,13 +48,13 @@ templates.filters |= {
     "isolate": words.isolate,
     "metric_name": words.metric_name,
     "metric_unit": words.metric_unit,
-    "number": words.number,
-    "plural": words.plural,
-    "seconds": words.seconds,
+    "number": format.number,
+    "plural": format.plural,
+    "seconds": format.seconds,
     "share": words.share,
     "shortened": words.shortened,
     "signed": words.signed,
-    "utc": words.utc,
+    "utc": format.utc,
 }
 
 _Handler = Callable[[Request], Coroutine[Any, Any, Response]]

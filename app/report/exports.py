@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from xml.etree import ElementTree
 
+from app.format import interval, number, percent, spread
 from app.measure.metrics import METRICS, Kind
-from app.report.remarks import NOTHING, number, pairs_of, percent, remarks, verdict_of
+from app.report.remarks import pairs_of, remarks, verdict_of
 from app.spec.resolution import ResolvedArm, ResolvedExperiment
 
 Object = dict[str, Any]
@@ -118,7 +119,9 @@ def junit(results: Object, name: str) -> str:
 
 
 def _judge(case: ElementTree.Element, found: Object) -> str | None:
-    said = f"{verdict_of(found)}: {percent(found['change_pct'])}, interval {_interval(found)}"
+    said = (
+        f"{verdict_of(found)}: {percent(found['change_pct'], signed=True)}, interval {interval(found['interval_pct'])}"
+    )
     if not found["primary"] or found["verdict"] in ("same", "faster"):
         ElementTree.SubElement(case, "system-out").text = said
         return None
@@ -144,7 +147,7 @@ def markdown(results: Object, name: str) -> str:
             (
                 f"{arm['name']} ({arm['profile']})",
                 str(arm["trials"]),
-                f"{number(arm['output_throughput']['mean'])} ± {number(arm['output_throughput']['std'])}",
+                f"{number(arm['output_throughput']['mean'])} {spread(arm['output_throughput']['std'])}",
                 *(number(arm["e2el_ms"][key]) for key in ("p50", "p90", "p99")),
             )
             for arm in results["arms"]
@@ -154,8 +157,8 @@ def markdown(results: Object, name: str) -> str:
         rows = [
             (
                 found["metric"] + (" (primary)" if found["primary"] else ""),
-                percent(found["change_pct"]),
-                _interval(found),
+                percent(found["change_pct"], signed=True),
+                interval(found["interval_pct"]),
                 str(found["pairs"]),
                 verdict_of(found),
             )
@@ -182,8 +185,3 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
 def _cell(text: str) -> str:
     """Text that Markdown leaves alone."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(text.split()))
-
-
-def _interval(found: Object) -> str:
-    interval = found["interval_pct"]
-    return f"{percent(interval[0])} to {percent(interval[1])}" if interval else NOTHING

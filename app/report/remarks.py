@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 Object = dict[str, Any]
-NOTHING = "-"
 _SHOWN_DIFFERENCES = 10
 
 
@@ -71,16 +70,3 @@ def verdict_of(comparison: Object) -> str:
     """The verdict, with its proviso."""
     small = comparison["within_margin"] and comparison["verdict"] in ("slower", "faster")
     return str(comparison["verdict"]) + (", within the margin" if small else "")
-
-
-def number(value: float | None) -> str:
-    """Four digits that matter."""
-    if value is None:
-        return NOTHING
-    digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2
-    return f"{value:,.{digits}f}"
-
-
-def percent(value: float | None) -> str:
-    """With its sign, a real minus among them."""
-    return NOTHING if value is None else f"{value:+.1f} %".replace("-", "−")

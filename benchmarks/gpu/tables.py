@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from app.judge.summary import percent
+from app.format import NOTHING, interval, percent
 from benchmarks.gpu.fresh import PART as FRESH
 
 Object = dict[str, Any]
-NOTHING = "-"
 
 
 def tables(parts: Mapping[str, Object], not_run: Mapping[str, str]) -> str:
@@ -81,8 +80,8 @@ def _comparisons(name: str, part: Object) -> Iterator[Sequence[str]]:
                 name,
                 one["candidate"],
                 one["baseline"],
-                _percent(one["change_pct"]),
-                _interval(one["interval_pct"]),
+                percent(one["change_pct"], signed=True),
+                interval(one["interval_pct"]),
                 str(one["pairs"]),
                 _figure(one["sd_pct"], " %"),
                 verdict,
@@ -112,9 +111,9 @@ def _expectations(name: str, part: Object) -> Iterator[Sequence[str]]:
             one["candidate"],
             one["verdict"] or NOTHING,
             _yes(one["met"]),
-            _percent(one["duration_change_pct"]),
-            _percent(one["position_effect_pct"]),
-            NOTHING if bare is None else f"{_percent(bare['change_pct'])} ({bare['of']})",
+            percent(one["duration_change_pct"], signed=True),
+            percent(one["position_effect_pct"], signed=True),
+            NOTHING if bare is None else f"{percent(bare['change_pct'], signed=True)} ({bare['of']})",
             "; ".join(one["problems"]) or NOTHING,
         )
 
@@ -150,7 +149,7 @@ def _fresh(part: Object) -> Sequence[str]:
         _figure(part.get("service_s")),
         NOTHING if share is None else f"{share:.2f}",
         _yes(part.get("goal_met")),
-        NOTHING if compared is None else f"{_interval(compared['interval_pct'])}, {compared['blocks']} blocks",
+        NOTHING if compared is None else f"{interval(compared['interval_pct'])}, {compared['blocks']} blocks",
     )
 
 
@@ -183,14 +182,6 @@ def _troubles(parts: Mapping[str, Object], not_run: Mapping[str, str]) -> Iterat
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [f"| {' | '.join(row)} |\n" for row in rows]
     return "".join([f"| {' | '.join(columns)} |\n", f"|{'---|' * len(columns)}\n", *lines]) if lines else ""
-
-
-def _percent(value: float | None) -> str:
-    return NOTHING if value is None else percent(value, signed=True)
-
-
-def _interval(interval: Sequence[float] | None) -> str:
-    return NOTHING if interval is None else f"{_percent(interval[0])} to {_percent(interval[1])}"
 
 
 def _figure(value: float | None, unit: str = "") -> str:

@@ -4,8 +4,8 @@ from typing import Any
 
 from rich.console import Console
 
-from app.cli.render import ago, comparison_table
-from app.report.remarks import number, percent, remarks
+from app.cli.render import comparison_table
+from app.report.remarks import remarks
 
 
 def shown(thing: Any) -> str:
@@ -87,13 +87,3 @@ def test_a_reason_is_given_once() -> None:
 def test_warnings_name_their_arm() -> None:
     warnings = [{"arm": "async", "detail": "the loop lagged"}, {"arm": None, "detail": "the host was busy"}]
     assert remarks(some_results(warnings=warnings))[2:] == ["async: the loop lagged", "the host was busy"]
-
-
-def test_numbers_have_the_digits_that_matter() -> None:
-    assert [number(value) for value in (5765.4, 123.46, 1.2345, 0.0, None)] == ["5,765", "123.5", "1.23", "0.00", "-"]
-    assert [percent(value) for value in (-0.24, 3.0, None)] == ["−0.2 %", "+3.0 %", "-"]
-
-
-def test_times_are_told_as_people_do() -> None:
-    assert ago("2020-01-01T00:00:00Z").endswith(" d ago")
-    assert ago("2999-01-01T00:00:00Z") == "0 s ago"

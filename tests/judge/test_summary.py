@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import FailureCode
-from app.judge.summary import percent, summary_sentence
+from app.judge.summary import summary_sentence
 from app.judge.verdict import Comparison, Verdict
 from app.spec.experiment import Experiment
 from app.spec.lifecycle import Failure, Status
@@ -220,26 +219,6 @@ def test_other_metrics_are_left_to_the_table() -> None:
 
 def test_simulated_is_the_first_word() -> None:
     assert said(a_comparison(), spec=a_simulated_spec()).startswith("Simulated. async is")
-
-
-# --- numbers -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [(12.34, "12.3 %"), (-0.4, "−0.4 %"), (0.04, "0.04 %"), (0.004, "0.004 %"), (0.0001, "0.0 %"), (-0.0001, "0.0 %")],
-)
-def test_percent_has_a_typographic_minus_and_enough_digits(number: float, text: str) -> None:
-    assert percent(number) == text
-
-
-def test_a_signed_percent_has_a_plus() -> None:
-    assert percent(0.8, signed=True) == "+0.8 %"
-
-
-@given(st.floats(-1000, 1000))
-def test_percent_never_has_a_hyphen_for_a_minus(number: float) -> None:
-    assert "-" not in percent(number)
 
 
 @given(

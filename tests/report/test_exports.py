@@ -106,7 +106,7 @@ def test_markdown_says_what_was_found() -> None:
     assert lines[0] == r"### sync \| async"
     assert lines[2].startswith("**")
     assert "| arm | trials | output tokens/s | latency p50 ms | p90 ms | p99 ms |" in lines
-    assert any(line.startswith("| sync (simulated@1) | 6 | 100.2 ± 0.18 | 12.00 | - | - |") for line in lines)
+    assert any(line.startswith("| sync (simulated@1) | 6 | 100.2 ± 0.18 | 12.00 | – | – |") for line in lines)
     assert "async against sync:" in lines
     assert any(line.startswith(r"| output\_throughput (primary) | −20.") and "slower |" in line for line in lines)
     assert any(line.startswith("- fairness: ") for line in lines)

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
+from app.format import plural
 from app.measure.columns import Floats
 from app.pages.charts.axis import bottom
 from app.pages.charts.figure import Address, Figure
 from app.pages.charts.legend import hue, legend
 from app.pages.charts.scale import Linear, Log
 from app.pages.charts.svg import NARROW, WIDE, Box, both, el, line, path_of, picture, text
-from app.pages.words import metric_name, metric_unit, plural
+from app.pages.words import metric_name, metric_unit
 
 MOST_POINTS = 512
 _GUIDES = ((0.5, "p50"), (0.9, "p90"), (0.99, "p99"))

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
+from app.format import number
 from app.judge.verdict import BlockValues, Comparison
 from app.pages.charts.axis import left
 from app.pages.charts.figure import Address, Figure
 from app.pages.charts.legend import legend
 from app.pages.charts.scale import Linear, around
 from app.pages.charts.svg import NARROW, WIDE, Box, both, el, line, picture, text
-from app.pages.words import metric_name, number, signed
+from app.pages.words import metric_name, signed
 
 _COLUMNS = (
     "block",

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
+from app.format import plural, seconds
 from app.measure.columns import Floats
 from app.pages.charts.axis import bottom
 from app.pages.charts.figure import Address, Figure
 from app.pages.charts.legend import hue
 from app.pages.charts.scale import Linear
 from app.pages.charts.svg import NARROW, WIDE, Box, both, el, line, picture, rect, text
-from app.pages.words import isolate, plural, seconds, shortened
+from app.pages.words import isolate, shortened
 
 MOST_LINES = 240
 _COLUMNS = ("arm", "replica", "arrived_s", "first_token_s", "last_token_s", "delivered_s")
