@@ -12,7 +12,6 @@ from app.api.openapi import DescribedApp
 from app.api.telemetry import Telemetry
 from app.pages.routes import router as pages
 from app.service.feed import Feed
-from app.service.remembered import Remembered
 from app.service.upkeep import upkeep
 from app.settings import Settings
 from app.store.database import Database
@@ -49,7 +48,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.database = Database(settings.url)
     app.state.telemetry = Telemetry(app.state.database)
     app.state.feed = Feed(app.state.database)
-    app.state.results = Remembered()
     for router in ROUTERS:
         app.include_router(router)
     problems.install_handlers(app)

@@ -2,17 +2,15 @@
 
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from app.api.experiments import Id
 from app.api.http import Db, etag_of, unchanged, written
 from app.api.problems import responses
 from app.errors import NotFound, UnreadableSpec
 from app.judge.results import Results
-from app.service.remembered import Remembered
-from app.service.results import results_of
-from app.store import experiments, trials
-from app.store.database import Database
+from app.service.results import read_document
+from app.store import trials
 from app.store.ids import ExperimentId
 from app.version import VERSION
 
@@ -25,11 +23,4 @@ router = APIRouter(prefix="/v1/experiments", tags=["experiments"])
 def get_results(request: Request, db: Db, experiment_id: Id) -> Response:
     """The summary, arms, trials, comparisons, parity, fairness and environment: partial while the experiment runs."""
     etag = etag_of("results", VERSION, experiment_id, trials.extent_of(db, ExperimentId(experiment_id)))
-    remembered: Remembered = request.app.state.results
-    return unchanged(request, etag) or written(remembered.get(etag, lambda: _written(db, experiment_id)), etag)
-
-
-def _written(db: Database, experiment_id: str) -> bytes:
-    row = experiments.get(db, ExperimentId(experiment_id))
-    found = results_of(db, row).model_dump_json().encode() if row.results is None else JSONResponse(row.results).body
-    return bytes(found)
+    return unchanged(request, etag) or written(read_document(db, ExperimentId(experiment_id), etag), etag)

@@ -1,6 +1,6 @@
 """One trial's request records as columns, so that a million of them stay fast."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
@@ -38,18 +38,22 @@ class Columns:
     @classmethod
     def of(cls, records: Sequence[RequestRecord]) -> "Columns":
         """Turn records into columns."""
+        return cls.read(lambda name: list(map(attrgetter(name), records)), _pooled(record.itl_ms for record in records))
 
-        def integers(name: str) -> Integers:
-            return np.fromiter(map(attrgetter(name), records), dtype=np.int64, count=len(records))
+    @classmethod
+    def read(cls, values: Callable[[str], npt.ArrayLike], itl_ms: Floats | None = None) -> "Columns":
+        """Columns from whatever holds them by name, None for what is unknown."""
+
+        def whole(name: str) -> Integers:
+            return np.asarray(values(name), dtype=np.int64)
 
         def floats(name: str) -> Floats:
-            # Unlike fromiter, array turns None into NaN.
-            return np.array(list(map(attrgetter(name), records)), dtype=np.float64)
+            return np.asarray(values(name), dtype=np.float64)  # None becomes NaN
 
         return cls(
-            prompt_index=integers("prompt_index"),
-            prompt_tokens=integers("prompt_tokens"),
-            output_tokens=integers("output_tokens"),
+            prompt_index=whole("prompt_index"),
+            prompt_tokens=whole("prompt_tokens"),
+            output_tokens=whole("output_tokens"),
             cached_tokens=floats("cached_tokens"),
             arrived_s=floats("arrived_s"),
             sent_s=floats("sent_s"),
@@ -59,7 +63,7 @@ class Columns:
             last_token_s=floats("last_token_s"),
             delivered_s=floats("delivered_s"),
             preemptions=floats("preemptions"),
-            itl_ms=_pooled(record.itl_ms for record in records),
+            itl_ms=itl_ms,
         )
 
 

@@ -1,11 +1,35 @@
 """What an experiment has found, made of what is stored."""
 
+import json
+from collections.abc import Hashable
+from threading import Condition
+
+from cachetools import LRUCache, cached
+
 from app.judge.results import Results, build_results
 from app.spec.plan import plan_trials
 from app.spec.resolution import resolve
-from app.store import trials
+from app.store import experiments, trials
 from app.store.database import Database
 from app.store.experiments import ExperimentRow
+from app.store.ids import ExperimentId
+
+_MOST_KEPT = 16
+
+
+def _version(db: Database, experiment_id: ExperimentId, version: str) -> Hashable:
+    del db
+    return experiment_id, version
+
+
+@cached(LRUCache(_MOST_KEPT), key=_version, condition=Condition())
+def read_document(db: Database, experiment_id: ExperimentId, version: str) -> bytes:
+    """The results document as JSON, made once for all who have not got this `version` of it (an entity tag)."""
+    del version
+    row = experiments.get(db, experiment_id)
+    if row.results is not None:
+        return json.dumps(row.results, separators=(",", ":")).encode()
+    return results_of(db, row).model_dump_json().encode()
 
 
 def results_of(db: Database, row: ExperimentRow) -> Results:

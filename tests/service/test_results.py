@@ -1,0 +1,69 @@
+"""What an experiment has found, as many ask for it at once."""
+
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from app.judge.results import Results
+from app.service import results
+from app.store import experiments, queue
+from app.store.database import Database
+from app.store.experiments import ExperimentRow
+from app.store.ids import ExperimentId
+from tests.builders import a_simulated_spec
+
+FOUND = results.results_of
+
+
+@pytest.fixture
+def db(migrated_sqlite: Path, tmp_path: Path) -> Iterator[Database]:
+    """A database of its own."""
+    shutil.copyfile(migrated_sqlite, tmp_path / "lab.sqlite")
+    database = Database(f"sqlite:///{tmp_path / 'lab.sqlite'}")
+    yield database
+    database.dispose()
+
+
+@pytest.fixture
+def queued(db: Database) -> ExperimentId:
+    """An experiment that waits."""
+    return queue.enqueue(db, a_simulated_spec()).experiment_id
+
+
+def test_a_document_is_made_once_for_all_who_ask_for_it(
+    db: Database, queued: ExperimentId, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[ExperimentRow] = []
+    asked = Event()
+
+    def build(db: Database, row: ExperimentRow) -> Results:
+        made.append(row)
+        asked.wait(0.2)
+        return FOUND(db, row)
+
+    monkeypatch.setattr(results, "results_of", build)
+    with ThreadPoolExecutor(8) as pool:
+        documents = set(pool.map(lambda _: results.read_document(db, queued, "tag"), range(8)))
+    assert len(documents) == len(made) == 1
+
+
+def test_another_version_is_another_document(db: Database, queued: ExperimentId) -> None:
+    first = results.read_document(db, queued, "first")
+    queue.request_cancel(db, queued)
+    assert results.read_document(db, queued, "first") == first
+    assert results.read_document(db, queued, "second") != first
+
+
+def test_an_error_is_not_kept(db: Database, queued: ExperimentId, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(db: Database, experiment_id: ExperimentId) -> ExperimentRow:
+        raise OSError(f"{db} is away, and with it {experiment_id}")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(experiments, "get", fail)
+        with pytest.raises(OSError, match="away"):
+            results.read_document(db, queued, "tag")
+    assert results.read_document(db, queued, "tag")
