@@ -121,17 +121,23 @@ class Database:
         from alembic.migration import MigrationContext
 
         config = _alembic_config()
+        with self.migrating() as connection:
+            revision = MigrationContext.configure(connection).get_current_revision()
+            if revision not in {None, *revisions()}:
+                raise Conflict(f"the database was made by a newer version of this service (schema {revision})")
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+    @contextmanager
+    def migrating(self) -> Iterator[Connection]:
+        """A transaction that changes the schema, one process at a time; it commits at the end of the block."""
         with self._unavailable(), self._engine.connect() as connection:
             connection.detach()  # it is set up for this alone
             if self.is_postgres:
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
             else:
                 _prepare_sqlite(connection)
-            revision = MigrationContext.configure(connection).get_current_revision()
-            if revision not in {None, *revisions()}:
-                raise Conflict(f"the database was made by a newer version of this service (schema {revision})")
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            yield connection
             connection.commit()
 
     def check(self) -> Health:

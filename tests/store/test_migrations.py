@@ -1,6 +1,10 @@
 """The schema's history leads to the schema in the code, on both databases."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +19,14 @@ from sqlalchemy.exc import IntegrityError
 
 import migrations
 from app.store import trials
-from app.store.database import Database
+from app.store.database import Database, revisions
 from app.store.tables import attempts, experiments, metadata
 from app.store.tables import trials as trial_rows
 from tests.builders import a_result, a_trial
-from tests.store.helpers import start
+from tests.store.helpers import opened, start
 from tests.store.postgres import Postgres
+
+ROOT = Path(migrations.__file__).parents[1]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -154,3 +160,32 @@ def test_the_database_itself_refuses_nonsense(db: Database, change: str, constra
 
     with pytest.raises(IntegrityError, match=constraint), db.write() as connection:
         connection.execute(text(f"UPDATE experiments SET {change}"))  # noqa: S608
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_alembic_works_from_a_checkout_on_the_database_of_the_settings(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    def alembic(*words: str, url: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "alembic", *words],
+            cwd=ROOT,
+            env={**os.environ, "ROLLOUT_LAB_DATABASE_URL": url},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    with ExitStack() as stack:
+        if kind == "sqlite":
+            url = f"sqlite:///{tmp_path}/lab.sqlite"
+        else:
+            server: Postgres = request.getfixturevalue("postgres")
+            url = stack.enter_context(server.empty())
+        alembic("upgrade", "head", url=url)
+        assert revisions()[0] in alembic("current", url=url)
+        assert alembic("history", url=url).count("->") == len(revisions())
+        with opened(url) as db:
+            assert db.check().ready
