@@ -1,10 +1,11 @@
-"""All engines of one experiment: started once, awake one at a time where they share a GPU."""
+"""All engines of one experiment: started together, awake one at a time where they share a GPU."""
 
 import dataclasses
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Self
 
+from app.errors import ExperimentFailure
 from app.measure.records import StartedArm
 from app.spec.experiment import Residency
 from app.spec.plan import TrialPlan
@@ -31,6 +32,7 @@ class Engines(AbstractContextManager["Engines"]):
         self._watch = watch
         self._engines: dict[str, Engine] = {}
         self._awake: str | None = None
+        self._used: set[str] = set()  # engines that have run a trial since all were started
 
     def __enter__(self) -> Self:
         return self
@@ -61,9 +63,20 @@ class Engines(AbstractContextManager["Engines"]):
         return tuple(with_driver(resolved[self._leader[name]], settings) for name, settings in self._settings.items())
 
     def ready(self, arm: str, fresh: bool) -> tuple[Engine, bool]:
-        """The arm's engine, awake; and whether it has just been woken or started."""
+        """The arm's engine, awake; and whether it has just been woken or started.
+
+        The first resident engine that has to be fresh, and has run a trial, has all of them end and start anew.
+        """
         leader = self._leader[arm]
-        if fresh or leader not in self._engines:
+        if fresh and (leader in self._used or not self._resident):
+            self._end_all()
+            if self._resident:
+                self._start_again()
+        self._used.add(leader)
+        return self._ready(leader)
+
+    def _ready(self, leader: str) -> tuple[Engine, bool]:
+        if leader not in self._engines:
             if not self._resident:
                 self._end_all()
             self._start(leader)
@@ -86,8 +99,16 @@ class Engines(AbstractContextManager["Engines"]):
 
     def encode(self, texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
         """Token ids of each text, by the baseline's tokenizer: the same for every arm."""
-        engine, _ = self.ready(next(iter(self._settings)), fresh=False)
+        engine, _ = self._ready(self._leader[next(iter(self._settings))])
         return engine.encode(texts, self._watch)
+
+    def _start_again(self) -> None:
+        """As at the beginning, so that no start is like another but for its engines."""
+        try:
+            self.start_all()
+        except ExperimentFailure:
+            self._end_all()  # one that was made but not started would pass for one that runs
+            raise
 
     def _create(self, leader: str) -> None:
         self._engines[leader] = self._new_engine(self._settings[leader], self._takes_turns)
@@ -109,6 +130,7 @@ class Engines(AbstractContextManager["Engines"]):
         for engine in self._engines.values():
             engine.kill()
         self._engines.clear()
+        self._used.clear()
         self._awake = None
 
 

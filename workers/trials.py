@@ -4,12 +4,13 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Protocol
 
 from app.errors import EngineDied, EngineStalled
 from app.judge.conditions import disturbance
 from app.measure.records import TrialResult, TrialState
-from app.spec.experiment import DriverSettings
+from app.spec.experiment import DriverSettings, Residency
 from app.spec.plan import Phase, PlannedTrial, TrialPlan, remaining, repeat_block
 from workers.drivers.base import Batch, TrialOutcome
 from workers.watch import Watch
@@ -102,12 +103,19 @@ class _Repeats:
         self._plan = plan
         self._done = done
         self._disturbed: list[int] = []
+        self._repeated = 0
 
     def trials(self) -> Iterator[PlannedTrial]:
-        """The plan's trials that are left, then those of repeats; a repeat that is disturbed too is not repeated."""
-        yield from remaining(self._plan, self._done)
-        for number, block in enumerate(self._disturbed[: self._plan.most_repeats]):
-            yield from repeat_block(self._plan, block, number)
+        """The plan's trials that are left, then those of repeats; a repeat that is disturbed too is not repeated.
+
+        Engines that will start anew repeat before they do, so that a block stays with its start.
+        """
+        resident = self._plan.residency is Residency.RESIDENT
+        for _, group in groupby(remaining(self._plan, self._done), key=lambda trial: trial.start if resident else 0):
+            yield from group
+            while self._repeated < min(len(self._disturbed), self._plan.most_repeats):
+                number, self._repeated = self._repeated, self._repeated + 1
+                yield from repeat_block(self._plan, self._disturbed[number], number)
 
     def note(self, trial: PlannedTrial, outcome: TrialOutcome) -> None:
         """See whether a finished trial was left alone."""

@@ -92,6 +92,7 @@ class TrialReport(SpecModel):
     position: int = Field(description="Place within the block, from 0.", examples=[0])
     arm: str = Field(description="Its arm.", examples=["sync"])
     fresh_engine: bool = Field(description="Whether the engine was started anew for it.")
+    start: int = Field(0, description="Which start of the engines it ran on, from 0.", examples=[0])
     state: TrialState = Field(description="How it ended.")
     started_at: datetime = Field(description="When it began, UTC.", examples=["2026-01-31T12:00:00Z"])
     wall_s: float = Field(description="How long it took altogether, s.", examples=[2.91])

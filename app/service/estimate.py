@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from app.errors import InvalidInput, UnreadableSpec
 from app.judge.comparison import decision_level
 from app.judge.noise import floor_of, noise_keys
-from app.spec.experiment import Experiment
+from app.spec.experiment import Experiment, Residency
 from app.spec.lifecycle import Status
 from app.spec.plan import TrialPlan
 from app.spec.resolution import ResolvedArm, ResolvedExperiment, resolve
@@ -34,7 +34,10 @@ class Cost(BaseModel):
         description="Samples generated in all, warm-ups included; null where only the worker can count the prompts.",
         examples=[448],
     )
-    order: str = Field(description="The measured trials, one letter per arm.", examples=["ABBAABBAABBA"])
+    order: str = Field(
+        description="The measured trials, one letter per arm; `|` where all engines start anew.",
+        examples=["ABBAABBAABBA"],
+    )
     estimated_s: float | None = Field(
         description="Seconds from start to end, from an earlier experiment with the same arms, model and workload.",
         examples=[74.0],
@@ -110,8 +113,8 @@ def _seconds(plan: TrialPlan, earlier: _Earlier) -> float:
     fresh = [trial.arm for trial in plan.trials if trial.fresh_engine]
     starts = (
         sum(spent[arm].start_s for arm in fresh)
-        if fresh
-        else sum(max(spent[arm].start_s for arm in group) for group in plan.engines)
+        if plan.residency is Residency.RESTART
+        else plan.starts * sum(max(spent[arm].start_s for arm in group) for group in plan.engines)
     )
     return starts + sum(spent[trial.arm].trial_s + earlier.beside_s for trial in plan.trials)
 
@@ -201,6 +204,8 @@ def _about_plan(spec: Experiment, plan: TrialPlan) -> list[str]:
         found.append("one block: no interval, so no verdict; plan.blocks: 6 is the default")
     elif len(plan.arms) > 1 and blocks < 4:
         found.append(f"{blocks} blocks: only large differences will show; plan.blocks: 6 is the default")
+    if len(plan.arms) > 1 and 1 < spec.plan.starts < 4:
+        found.append(f"{spec.plan.starts} starts: only large differences will show; 4 or more are better")
     if spec.plan.warmup_trials == 0:
         found.append("no warm-up: the first trial of every arm pays for it")
     if plan.samples_per_trial is not None:

@@ -277,6 +277,14 @@ class PlanSettings(SpecModel):
     residency: Residency = Field(
         Residency.AUTO, description="Whether engines stay up between trials.", examples=["restart"]
     )
+    starts: int = Field(
+        1,
+        ge=1,
+        le=50,
+        description="Starts of every engine: the blocks fall into so many groups of near equal size, each with fresh "
+        "engines. With several, the verdict speaks of the settings and not of two processes.",
+        examples=[4],
+    )
     reset_prefix_cache: bool = Field(True, description="Empty the prefix cache before every trial.", examples=[True])
     looks: tuple[Annotated[int, Field(ge=2)], ...] = Field(
         (), description="Blocks after which the verdict may be read early and the experiment ended.", examples=[[4, 6]]

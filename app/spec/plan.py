@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Collection
 from enum import StrEnum
+from itertools import groupby
 from typing import assert_never
 
 from pydantic import Field
@@ -30,6 +31,7 @@ class PlannedTrial(SpecModel):
     arm: str = Field(description="Arm that runs.")
     position: int = Field(description="Place within the block, from 0.")
     fresh_engine: bool = Field(False, description="Whether the arm's engine is started anew for it.")
+    start: int = Field(0, description="Which start of the engines it runs on, from 0; all arms of a block share it.")
 
 
 class TrialPlan(SpecModel):
@@ -37,12 +39,16 @@ class TrialPlan(SpecModel):
 
     arms: tuple[str, ...] = Field(description="Names of the arms, in the spec's order.")
     trials: tuple[PlannedTrial, ...] = Field(
-        description="Resident engines: warm-ups first, then the blocks; restarted ones warm up before every trial."
+        description="Resident engines: warm-ups first, then the blocks, start by start; engines that restart for every "
+        "trial warm up before each."
     )
     engines: tuple[tuple[str, ...], ...] = Field(
         description="Arms by engine: arms in one group differ in driver settings only and share one engine."
     )
-    residency: Residency = Field(description="`resident`: every engine starts once; `restart`: anew for every trial.")
+    residency: Residency = Field(
+        description="`resident`: engines stay up between trials; `restart`: started anew for every trial."
+    )
+    starts: int = Field(description="Groups of blocks that begin with a start of every engine.")
     engine_starts: int = Field(description="How many times an engine is started.")
     most_repeats: int = Field(
         description="Most blocks that are run again, because another process disturbed the host during one of them."
@@ -57,9 +63,10 @@ class TrialPlan(SpecModel):
 
     @property
     def order(self) -> str:
-        """The measured trials as letters, one per arm: `ABBAABBA`."""
+        """The measured trials as letters, one per arm, with a `|` where all engines start anew: `ABBA|ABBA`."""
         letters = {name: _letter(index) for index, name in enumerate(self.arms)}
-        return "".join(letters[trial.arm] for trial in self.measured)
+        by_start = groupby(self.measured, key=lambda trial: trial.start if self.starts > 1 else 0)
+        return "|".join("".join(letters[trial.arm] for trial in group) for _, group in by_start)
 
 
 def plan_trials(spec: Experiment, resolved: ResolvedExperiment) -> TrialPlan:
@@ -71,18 +78,19 @@ def plan_trials(spec: Experiment, resolved: ResolvedExperiment) -> TrialPlan:
     names = [arm.name for arm in resolved.arms]
     restart = spec.plan.residency is Residency.RESTART
     measured = _measured(names, spec.plan)
+    engines = engine_groups(resolved)
     trials = (
         [trial for one in measured for trial in _restarted(one, spec.plan.warmup_trials)]
         if restart
-        else _warmups(names, spec.plan.warmup_trials) + measured
+        else _by_start(_warmups(names, spec.plan) + measured, engines)
     )
-    engines = _engines(resolved)
     return TrialPlan(
         arms=tuple(names),
         trials=tuple(trials),
         engines=engines,
         residency=Residency.RESTART if restart else Residency.RESIDENT,
-        engine_starts=len(measured) if restart else len(engines),
+        starts=spec.plan.starts,
+        engine_starts=len(measured) if restart else spec.plan.starts * len(engines),
         most_repeats=max(1, spec.plan.blocks // 3),
         samples_per_trial=_samples(spec),
         longest_sample_tokens=(longest_prompt(spec) or 0) + longest_output(spec),
@@ -90,7 +98,10 @@ def plan_trials(spec: Experiment, resolved: ResolvedExperiment) -> TrialPlan:
 
 
 def repeat_block(plan: TrialPlan, block: int, number: int) -> tuple[PlannedTrial, ...]:
-    """The ``number``-th repeat (from 0): the trials of a block once more, in the same order, as a block of its own."""
+    """The ``number``-th repeat (from 0): the trials of a block once more, in the same order, as a block of its own.
+
+    It keeps the index of the block's start, and so has to run before the engines start anew.
+    """
     measured = plan.measured
     again = [trial for trial in plan.trials if trial.block == block and trial.phase is Phase.MEASURED]
     return tuple(
@@ -109,8 +120,9 @@ def remaining(plan: TrialPlan, done: Collection[int]) -> tuple[PlannedTrial, ...
     """What is left to run once these blocks are done; engines that are needed no more are not warmed up either."""
     left = [trial for trial in plan.measured if trial.block not in done]
     if plan.residency is Residency.RESIDENT:
-        warmups = [trial for trial in plan.trials if trial.phase is Phase.WARMUP] if left else []
-        return (*warmups, *left)
+        starts = {trial.start for trial in left}
+        warmups = [trial for trial in plan.trials if trial.phase is Phase.WARMUP and trial.start in starts]
+        return tuple(_by_start(warmups + left, plan.engines))
     kept: list[PlannedTrial] = []
     before: list[PlannedTrial] = []  # the warm-ups of the measured trial that follows
     for trial in plan.trials:
@@ -124,18 +136,44 @@ def remaining(plan: TrialPlan, done: Collection[int]) -> tuple[PlannedTrial, ...
 def _measured(names: list[str], plan: PlanSettings) -> list[PlannedTrial]:
     rng = random.Random(plan.seed)  # noqa: S311 - an order, not a secret
     return [
-        PlannedTrial(slot=block * len(names) + position, phase=Phase.MEASURED, block=block, arm=name, position=position)
+        PlannedTrial(
+            slot=block * len(names) + position,
+            phase=Phase.MEASURED,
+            block=block,
+            arm=name,
+            position=position,
+            start=block if plan.residency is Residency.RESTART else block * plan.starts // plan.blocks,
+        )
         for block in range(plan.blocks)
         for position, name in enumerate(_block_order(names, block, rng))
     ]
 
 
-def _warmups(names: list[str], rounds: int) -> list[PlannedTrial]:
+def _warmups(names: list[str], plan: PlanSettings) -> list[PlannedTrial]:
     return [
-        PlannedTrial(slot=round_ * len(names) + position, phase=Phase.WARMUP, block=round_, arm=name, position=position)
-        for round_ in range(rounds)
+        PlannedTrial(
+            slot=round_ * len(names) + position,
+            phase=Phase.WARMUP,
+            block=round_,
+            arm=name,
+            position=position,
+            start=round_ // plan.warmup_trials,
+        )
+        for round_ in range(plan.starts * plan.warmup_trials)
         for position, name in enumerate(names)
     ]
+
+
+def _by_start(trials: list[PlannedTrial], engines: tuple[tuple[str, ...], ...]) -> list[PlannedTrial]:
+    """Start by start, warm-ups first; from the second on, the first trial of every engine has it started anew."""
+    engine_of = {name: group[0] for group in engines for name in group}
+    seen: set[tuple[int, str]] = set()
+    ordered: list[PlannedTrial] = []
+    for trial in sorted(trials, key=lambda trial: (trial.start, trial.phase is Phase.MEASURED)):
+        first = (trial.start, engine_of[trial.arm]) not in seen
+        seen.add((trial.start, engine_of[trial.arm]))
+        ordered.append(trial.model_copy(update={"fresh_engine": first and trial.start > 0}))
+    return ordered
 
 
 def _restarted(trial: PlannedTrial, warmups: int) -> list[PlannedTrial]:
@@ -148,6 +186,7 @@ def _restarted(trial: PlannedTrial, warmups: int) -> list[PlannedTrial]:
             arm=trial.arm,
             position=trial.position,
             fresh_engine=number == 0,
+            start=trial.start,
         )
         for number in range(warmups)
     ]
@@ -160,7 +199,8 @@ def _block_order(names: list[str], block: int, rng: random.Random) -> list[str]:
     return rng.sample(names, len(names))
 
 
-def _engines(resolved: ResolvedExperiment) -> tuple[tuple[str, ...], ...]:
+def engine_groups(resolved: ResolvedExperiment) -> tuple[tuple[str, ...], ...]:
+    """Arms by engine: those of one group differ in driver settings only and share it."""
     groups: dict[tuple[str, int], list[str]] = {}
     twins: Counter[str] = Counter()
     for arm in resolved.arms:

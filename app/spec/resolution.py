@@ -18,6 +18,7 @@ from app.spec.experiment import (
     HubModel,
     LoadFormat,
     PresetModel,
+    Residency,
     Samples,
     SimulatedDriver,
 )
@@ -120,7 +121,7 @@ class ResolvedExperiment(SpecModel):
 
 def resolve(spec: Experiment) -> ResolvedExperiment:
     """Fill in profiles and defaults; raise InvalidInput naming every unknown name and contradiction."""
-    errors = [*_name_errors(spec), *_workload_errors(spec)]
+    errors = [*_name_errors(spec), *_workload_errors(spec), *_plan_errors(spec)]
     arms: list[ResolvedArm] = []
     for index, arm in enumerate(spec.arms):
         try:
@@ -201,11 +202,6 @@ def _name_errors(spec: Experiment) -> list[FieldError]:
 
 def _workload_errors(spec: Experiment) -> list[FieldError]:
     errors: list[FieldError] = []
-    looks = spec.plan.looks
-    if list(looks) != sorted(set(looks)):
-        errors.append(FieldError("/plan/looks", "looks must rise"))
-    if looks and looks[-1] > spec.plan.blocks:
-        errors.append(FieldError("/plan/looks", f"a look after block {looks[-1]}, but there are {spec.plan.blocks}"))
     if isinstance(spec.model, PresetModel) and spec.model.preset in MODELS:
         preset = MODELS[spec.model.preset]
         texts = isinstance(spec.workload.prompts, InlinePrompts) and any(
@@ -215,6 +211,24 @@ def _workload_errors(spec: Experiment) -> list[FieldError]:
             errors.append(
                 FieldError("/workload/prompts/prompts", f"{preset.name} has no tokenizer; give lists of token ids")
             )
+    return errors
+
+
+def _plan_errors(spec: Experiment) -> list[FieldError]:
+    errors: list[FieldError] = []
+    looks, starts = spec.plan.looks, spec.plan.starts
+    if starts > spec.plan.blocks:
+        errors.append(
+            FieldError("/plan/starts", f"{starts} starts need a block each, but there are {spec.plan.blocks} blocks")
+        )
+    if starts > 1 and spec.plan.residency is Residency.RESTART:
+        errors.append(FieldError("/plan/starts", "with residency restart every trial has a start of its own already"))
+    if starts > 1 and looks:
+        errors.append(FieldError("/plan/looks", "a look would end the experiment before all starts are there"))
+    if list(looks) != sorted(set(looks)):
+        errors.append(FieldError("/plan/looks", "looks must rise"))
+    if looks and looks[-1] > spec.plan.blocks:
+        errors.append(FieldError("/plan/looks", f"a look after block {looks[-1]}, but there are {spec.plan.blocks}"))
     return errors
 
 

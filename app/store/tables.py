@@ -183,6 +183,7 @@ trials = Table(
     Column("arm", SafeText, nullable=False),
     Column("position", Integer, nullable=False),
     Column("fresh_engine", Boolean, nullable=False),
+    Column("start", Integer, nullable=False, server_default="0"),
     Column("state", SafeText, nullable=False),
     Column("started_at", Double, nullable=False),  # seconds since the epoch, the worker's clock
     Column("wall_s", Double, nullable=False),

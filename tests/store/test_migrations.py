@@ -18,11 +18,12 @@ from sqlalchemy import CheckConstraint, Connection, Table, create_engine, insert
 from sqlalchemy.exc import IntegrityError
 
 import migrations
+from app.spec.plan import Phase
 from app.store import trials
 from app.store.database import Database, revisions
 from app.store.tables import attempts, experiments, metadata
 from app.store.tables import trials as trial_rows
-from tests.builders import a_result, a_trial
+from tests.builders import a_result, a_trial, planned
 from tests.store.helpers import opened, start
 from tests.store.postgres import Postgres
 
@@ -189,3 +190,21 @@ def test_alembic_works_from_a_checkout_on_the_database_of_the_settings(
         assert alembic("history", url=url).count("->") == len(revisions())
         with opened(url) as db:
             assert db.check().ready
+
+
+def test_blocks_of_engines_that_restarted_for_every_trial_are_starts_of_their_own(
+    db: Database, connection: Connection
+) -> None:
+    config = config_for(connection)
+    command.upgrade(config, "0003")
+    lease = start(db)
+    for block in (0, 1):
+        warm, counts = planned(block=block, phase=Phase.WARMUP), planned(block=block)
+        for trial in (warm.model_copy(update={"fresh_engine": True}), counts):
+            trials.save_trial(db, lease, a_result(planned=trial), a_trial(planned=trial))
+    fill(connection, db)
+
+    command.upgrade(config, "head")
+
+    found = select(trial_rows.c.block, trial_rows.c.start).where(trial_rows.c.phase == Phase.MEASURED)
+    assert sorted(tuple(row) for row in connection.execute(found)) == [(0, 0), (1, 1)]

@@ -123,3 +123,42 @@ def test_every_engine_ends_with_the_experiment() -> None:
     with engines:
         engines.start_all()
     assert journal[-2:] == ["kill sync", "kill async"]
+
+
+def test_on_a_gpu_all_engines_end_and_start_anew_between_two_starts() -> None:
+    engines, journal, planned = engines_of(TWO_ENGINES, on_gpu=True, blocks=2, starts=2)
+    engines.start_all()
+    beginning = list(journal)
+    boundary = next(index for index, trial in enumerate(planned.trials) if trial.fresh_engine)
+    for trial in planned.trials[:boundary]:
+        engines.ready(trial.arm, trial.fresh_engine)
+    journal.clear()
+    for trial in planned.trials[boundary:]:
+        engines.ready(trial.arm, trial.fresh_engine)
+    assert journal[: 2 + len(beginning)] == ["kill sync", "kill async", *beginning]
+    assert [line for line in journal[2 + len(beginning) :] if not line.startswith(("sleep", "wake"))] == []
+
+
+@pytest.mark.parametrize("arms", [TWO_ENGINES, ONE_ENGINE], ids=["two engines", "one engine"])
+def test_as_many_engines_start_as_the_plan_says(arms: list[dict[str, Any]]) -> None:
+    engines, journal, planned = engines_of(arms, on_gpu=False, blocks=6, starts=3)
+    engines.start_all()
+    for trial in planned.trials:
+        engines.ready(trial.arm, trial.fresh_engine)
+    assert sum(line.startswith("start") for line in journal) == planned.engine_starts
+
+
+def test_an_engine_that_died_before_a_new_start_does_not_keep_the_others() -> None:
+    engines, journal, _ = engines_of(TWO_ENGINES, on_gpu=False, blocks=2, starts=2)
+    engines.start_all()
+    for arm in ("sync", "async"):
+        engines.ready(arm, fresh=False)
+    engines.discard("sync")
+    journal.clear()
+    assert engines.ready("sync", fresh=True)[0] is engines.ready("sync", fresh=False)[0]
+    engines.ready("async", fresh=True)
+    assert [line for line in journal if line.startswith(("kill", "start"))] == [
+        "kill async",
+        "start sync",
+        "start async",
+    ]

@@ -133,3 +133,17 @@ def test_repeats_are_bounded_and_a_disturbed_repeat_is_not_repeated() -> None:
     run.pool.disturbed_slots = set(range(100))
     assert run.plan.most_repeats == 2
     assert len(results_of(run)) == 12 + 4
+
+
+def test_a_disturbed_block_is_run_again_on_the_engines_of_its_start() -> None:
+    run = a_run(a_simulated_spec(plan={"blocks": 4, "starts": 2, "warmup_trials": 0}))
+    run.pool.disturbed_slots = {1}
+    results = results_of(run)
+    assert [(result.planned.block, result.planned.start) for result in results[::2]] == [
+        (0, 0),
+        (1, 0),
+        (4, 0),
+        (2, 1),
+        (3, 1),
+    ]
+    assert run.pool.journal.index("start sync") > 2 * 3 - 1
