@@ -36,6 +36,7 @@ from workers.arms import Engine
 from workers.cluster import Cluster, Place
 from workers.engines import Engines
 from workers.heartbeat import Heartbeat
+from workers.prompts import read_prompts
 from workers.trials import TrialRules, run_trials
 from workers.watch import Watch
 from workers.workload import Workload
@@ -217,15 +218,16 @@ def _run_to_its_end(attempt: Attempt, cluster: Cluster, settings: Settings) -> N
 
 
 def _measure(attempt: Attempt, cluster: Cluster, settings: Settings) -> None:
-    cluster.connect()
     spec, plan, arms, watch = attempt.spec, attempt.plan, attempt.resolved.arms, attempt.watch
+    prompts = read_prompts(spec, attempt.resolved, watch.check)
+    cluster.connect()
     gpus = _gpus(arms) if cluster.has_gpus else 0
     with (
         cluster.reserve(gpus) as place,
         Engines(plan, arms, _starter(place, spec.plan.seed), gpus > 0, watch) as engines,
     ):
         attempt.keep_arms(engines.start_all())
-        workload = Workload(spec, attempt.resolved, attempt.arms[0].vocab_size, engines.encode)
+        workload = Workload(spec, attempt.resolved, attempt.arms[0].vocab_size, engines.encode, prompts)
         attempt.keep_workload(workload.sha256)
         attempt.take_over()
         rules = TrialRules(

@@ -1,4 +1,4 @@
-"""From a workload and a seed to concrete requests: pure, but for files the spec names.
+"""From a workload and a seed to concrete requests: pure.
 
 Within a block every arm gets the same requests; across blocks they differ, so that neither the prefix cache nor luck
 carries over.
@@ -10,13 +10,12 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import assert_never
 
 from app.errors import InvalidWorkload
 from app.spec.experiment import Experiment
 from app.spec.plan import Phase, PlannedTrial
-from app.spec.resolution import ResolvedExperiment, longest_output
+from app.spec.resolution import ResolvedExperiment, longest_output, most_prompt_tokens
 from app.spec.workload import (
     BatchArrival,
     ConcurrencyArrival,
@@ -44,13 +43,20 @@ _FIRST_ORDINARY_TOKEN = 256
 class Workload:
     """The experiment's workload on one engine's vocabulary; ``batch`` draws the requests of a trial."""
 
-    def __init__(self, spec: Experiment, resolved: ResolvedExperiment, vocab_size: int, encode: Encode) -> None:
-        """Reads and encodes given prompts once; raises InvalidWorkload where they cannot be used."""
+    def __init__(
+        self,
+        spec: Experiment,
+        resolved: ResolvedExperiment,
+        vocab_size: int,
+        encode: Encode,
+        from_file: Sequence[str | TokenIds] | None = None,
+    ) -> None:
+        """Encodes given prompts once; raises InvalidWorkload where they do not fit."""
         self._spec = spec
         self._vocab_size = vocab_size
         self._per_prompt = resolved.lengths_per_prompt
-        self._given = _given_prompts(spec, encode)
-        _check_fit(spec, resolved, self._given)
+        self._given = _given_prompts(spec, encode, from_file)
+        _check_fit(spec, resolved, vocab_size, self._given)
 
     @property
     def sha256(self) -> str | None:
@@ -142,14 +148,17 @@ def _arrivals(arrival: BatchArrival | PoissonArrival | ConcurrencyArrival, rng: 
             assert_never(arrival)
 
 
-def _given_prompts(spec: Experiment, encode: Encode) -> tuple[TokenIds, ...] | None:
+def _given_prompts(
+    spec: Experiment, encode: Encode, from_file: Sequence[str | TokenIds] | None
+) -> tuple[TokenIds, ...] | None:
     match spec.workload.prompts:
         case SyntheticPrompts():
             return None
         case InlinePrompts(prompts=prompts):
             return _encoded(prompts, encode)
-        case FilePrompts() as source:
-            return _encoded(_read(source), encode)
+        case FilePrompts():
+            assert from_file is not None  # noqa: S101 - read before the engines started
+            return _encoded(from_file, encode)
         case _:
             assert_never(spec.workload.prompts)
 
@@ -160,57 +169,20 @@ def _encoded(prompts: Sequence[str | TokenIds], encode: Encode) -> tuple[TokenId
     return tuple(next(ids) if isinstance(prompt, str) else prompt for prompt in prompts)
 
 
-def _read(source: FilePrompts) -> list[str | TokenIds]:
-    try:
-        values = _read_parquet(source) if source.path.endswith(".parquet") else _read_jsonl(source)
-    except OSError as error:
-        raise InvalidWorkload(f"workload.prompts.path: {error}") from None
-    if not values:
-        raise InvalidWorkload(f"workload.prompts.path: {source.path} holds no prompts")
-    return values
-
-
-def _read_jsonl(source: FilePrompts) -> list[str | TokenIds]:
-    values: list[str | TokenIds] = []
-    with Path(source.path).open() as lines:
-        for number, line in enumerate(itertools.islice(lines, source.count), start=1):
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise InvalidWorkload(f"{source.path}, line {number}: not JSON ({error})") from None
-            if not isinstance(row, dict) or source.column not in row:
-                raise InvalidWorkload(f"{source.path}, line {number}: no {source.column!r}")
-            values.append(_prompt(row[source.column], f"{source.path}, line {number}"))
-    return values
-
-
-def _read_parquet(source: FilePrompts) -> list[str | TokenIds]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        column = pq.read_table(source.path, columns=[source.column]).column(0)
-    except (pa.ArrowException, IndexError) as error:
-        raise InvalidWorkload(f"{source.path}: cannot read column {source.column!r} ({error})") from None
-    rows = column.slice(0, source.count).to_pylist() if source.count else column.to_pylist()
-    return [_prompt(row, f"{source.path}, row {number}") for number, row in enumerate(rows, start=1)]
-
-
-def _prompt(value: object, where: str) -> str | TokenIds:
-    if isinstance(value, str) and value:
-        return value
-    if isinstance(value, list) and value and all(type(item) is int and item >= 0 for item in value):
-        return tuple(value)
-    raise InvalidWorkload(f"{where}: a prompt is text or a list of token ids")
-
-
-def _check_fit(spec: Experiment, resolved: ResolvedExperiment, given: tuple[TokenIds, ...] | None) -> None:
-    limits = [arm.engine.max_model_len for arm in resolved.arms if arm.engine.max_model_len is not None]
-    if given is None or not limits:
+def _check_fit(
+    spec: Experiment, resolved: ResolvedExperiment, vocab_size: int, given: tuple[TokenIds, ...] | None
+) -> None:
+    if given is None:
         return
+    room = most_prompt_tokens(spec, resolved)
     longest = max(len(prompt) for prompt in given)
-    if longest + longest_output(spec) > min(limits):
+    if room is not None and longest > room:
         raise InvalidWorkload(
             f"the longest prompt has {longest} tokens; with {longest_output(spec)} output tokens it exceeds "
-            f"max_model_len ({min(limits)})"
+            f"max_model_len ({room + longest_output(spec)})"
         )
+    for number, prompt in enumerate(given, start=1):
+        if not prompt:
+            raise InvalidWorkload(f"prompt {number}: the tokenizer makes no token of it")
+        if max(prompt) >= vocab_size:
+            raise InvalidWorkload(f"prompt {number}: token id {max(prompt)} is none of the model's {vocab_size}")

@@ -178,6 +178,12 @@ def longest_output(spec: Experiment) -> int:
             assert_never(spec.workload.output)
 
 
+def most_prompt_tokens(spec: Experiment, resolved: ResolvedExperiment) -> int | None:
+    """Most tokens a prompt may have beside the longest output, in every arm; None where the model's own limit holds."""
+    limits = [arm.engine.max_model_len for arm in resolved.arms if arm.engine.max_model_len is not None]
+    return min(limits) - longest_output(spec) if limits else None
+
+
 def _indexed(spec: Experiment, arms: list[ResolvedArm]) -> list[tuple[int, ResolvedArm]]:
     by_name = {settings.name: settings for settings in arms}
     return [(index, by_name[arm.name]) for index, arm in enumerate(spec.arms) if arm.name in by_name]

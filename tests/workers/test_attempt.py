@@ -1,6 +1,7 @@
 """An experiment from claim to verdict, with a real database and without Ray: its engines run in this process."""
 
 import dataclasses
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -163,3 +164,26 @@ def test_a_lost_ray_ends_the_attempt_and_the_experiment_unless_its_spec_wants_an
     (attempt,) = row.attempts
     assert attempt.failure is not None
     assert attempt.failure.code is FailureCode.RAY_LOST
+
+
+def test_a_prompts_file_that_cannot_be_used_fails_before_anything_is_started(
+    ran: Ran, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def touch(*_: object) -> None:
+        raise AssertionError("the cluster was touched")
+
+    monkeypatch.setattr(NoCluster, "connect", touch)
+    fifo = tmp_path / "prompts.jsonl"
+    os.mkfifo(fifo)
+    row = ran(quick(workload={"prompts": {"source": "file", "path": str(fifo)}}))
+    assert row.item.failure is not None
+    assert row.item.failure.code is FailureCode.INVALID_WORKLOAD
+    assert f"{fifo} is a FIFO" in row.item.failure.detail
+
+
+def test_prompts_of_a_file_reach_every_trial(ran: Ran, db: Database, tmp_path: Path) -> None:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text('{"prompt": [1, 2, 3]}\n{"prompt": [4, 5]}\n')
+    row = ran(quick(workload={"prompts": {"source": "file", "path": str(path)}, "samples_per_prompt": 1}))
+    assert row.item.status is Status.SUCCEEDED
+    assert {trial.work.prompt_tokens for trial in trials.trials_of(db, row.item.id) if trial.work} == {5}

@@ -1,12 +1,8 @@
 """From a workload to requests."""
 
-import json
 import random
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,41 +110,27 @@ def test_text_and_token_ids_may_be_mixed() -> None:
     assert [r.prompt_token_ids for r in batch.requests] == [(97, 98), (7, 8, 9)]
 
 
-def test_prompts_come_from_jsonl_and_parquet(tmp_path: Path) -> None:
-    jsonl, parquet = tmp_path / "p.jsonl", tmp_path / "p.parquet"
-    jsonl.write_text("\n".join(json.dumps({"q": text}) for text in ("ab", "c", "d")))
-    pq.write_table(pa.table({"q": ["ab", "c", "d"]}), parquet)
-    for path in (jsonl, parquet):
-        source = {"source": "file", "path": str(path), "column": "q", "count": 2}
-        batch = batch_of(with_workload(prompts=source, samples_per_prompt=1))
-        assert [r.prompt_token_ids for r in batch.requests] == [(97, 98), (99,)]
-
-
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        ("not json", r"line 1: not JSON"),
-        ('{"other": "x"}', r"line 1: no 'prompt'"),
-        ('{"prompt": 3}', r"line 1: a prompt is text or a list of token ids"),
-        ("", "holds no prompts"),
-    ],
-)
-def test_a_bad_prompt_file_is_named_with_the_line(tmp_path: Path, content: str, complaint: str) -> None:
-    path = tmp_path / "bad.jsonl"
-    path.write_text(content)
-    with pytest.raises(InvalidWorkload, match=complaint):
-        batch_of(with_workload(prompts={"source": "file", "path": str(path)}))
-
-
-def test_a_missing_prompt_file_is_named() -> None:
-    with pytest.raises(InvalidWorkload, match=r"/no/such\.jsonl"):
-        batch_of(with_workload(prompts={"source": "file", "path": "/no/such.jsonl"}))
+def test_prompts_of_a_file_are_encoded_like_any_other() -> None:
+    spec = with_workload(prompts={"source": "file", "path": "prompts.jsonl"}, samples_per_prompt=1)
+    workload = Workload(spec, resolve(spec), 8192, bytes_as_tokens, ("ab", (7, 8, 9)))
+    assert [r.prompt_token_ids for r in workload.batch(planned()).requests] == [(97, 98), (7, 8, 9)]
+    other = Workload(spec, resolve(spec), 8192, bytes_as_tokens, ("ab", (7, 8)))
+    assert workload.sha256 != other.sha256
 
 
 def test_a_prompt_that_does_not_fit_is_refused_before_the_engine_sees_it() -> None:
     spec = a_spec(engine={"max_model_len": 200}, workload={"prompts": {"source": "inline", "prompts": ["x" * 100]}})
     with pytest.raises(InvalidWorkload, match="exceeds max_model_len"):
         batch_of(spec)
+
+
+@pytest.mark.parametrize(("tokens", "complaint"), [((), "no token"), ((1, 8192), "token id 8192")])
+def test_a_prompt_outside_the_vocabulary_is_refused_before_the_engine_sees_it(
+    tokens: tuple[int, ...], complaint: str
+) -> None:
+    spec = with_workload(prompts={"source": "inline", "prompts": ["fine", "x"]})
+    with pytest.raises(InvalidWorkload, match=f"prompt 2: .*{complaint}"):
+        Workload(spec, resolve(spec), 8192, lambda _: ((5,), tokens))
 
 
 distributions = st.one_of(
