@@ -8,8 +8,11 @@ from app.measure.metrics import TrialSummary
 from app.measure.records import (
     Conditions,
     EngineSample,
+    GpuConditions,
     HarnessUse,
+    Neighbour,
     RequestRecord,
+    Spread,
     StartedArm,
     TrialResult,
     TrialState,
@@ -144,6 +147,32 @@ def a_trial(
         "error": "the engine died" if failed else None,
     }
     return TrialSummary(**(fields | changes))
+
+
+def a_neighbour(**changes: Any) -> Neighbour:
+    """A stranger's process that holds memory on a GPU and does nothing."""
+    fields: dict[str, Any] = {
+        "pid": 4711,
+        "name": "python3",
+        "memory_mib": 2048.0,
+        "sm_pct": 0.0,
+        "memory_busy_pct": 0.0,
+        "passing": False,
+    }
+    return Neighbour(**(fields | changes))
+
+
+def a_gpu(*neighbours: Neighbour, clock_mhz: float = 1980.0, power_w: float = 550.0, **changes: Any) -> GpuConditions:
+    """A GPU that ran at its highest clock and was held back by nothing."""
+    fields: dict[str, Any] = {
+        "gpu": "0",
+        "sm_clock_mhz": Spread(mean=clock_mhz, least=clock_mhz - 30, most=1980.0),
+        "memory_clock_mhz": Spread(mean=3201.0, least=3201.0, most=3201.0),
+        "power_w": power_w,
+        "held_back_pct": {"power": 0.0, "heat": 0.0},
+        "neighbours": neighbours,
+    }
+    return GpuConditions(**(fields | changes))
 
 
 def a_resolved_arm(arm: str = "sync", config: Mapping[str, object] | None = None, **changes: Any) -> StartedArm:

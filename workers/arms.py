@@ -24,10 +24,12 @@ from app.spec.experiment import DriverSettings
 from app.spec.resolution import ResolvedArm
 from workers import processes
 from workers.cluster import Place
+from workers.conditions import ConditionsMeter
 from workers.drivers import make_driver
 from workers.drivers.base import Batch, Driver, TrialOutcome
 from workers.engine_config import engine_environment
-from workers.hardware import ConditionsMeter, gpu_indices, hardware_identity
+from workers.hardware import hardware_identity
+from workers.nvml import open_gpus
 from workers.root_cause import root_cause, tail
 from workers.watch import Pulse, Watch
 
@@ -37,7 +39,6 @@ _POLL_S = 1.0  # how often a running call is asked for a sign of life
 _PULSE_TIMEOUT_S = 20.0
 _KILL_GRACE_S = 3.0  # Ray was seen to take half a second to end a killed actor's whole process group
 _LOG_BYTES = 1 << 20
-_ENGINE_TITLE = "VLLM::"  # what vLLM calls its engine core and workers; helpers it also starts may come and go
 
 
 class ArmActor:
@@ -49,7 +50,7 @@ class ArmActor:
         self._log = Path(tempfile.mkstemp(prefix="rollout-lab-arm-", suffix=".log")[1])
         _redirect_output(self._log)
         self._settings, self._sleep_mode, self._seed = settings, sleep_mode, seed
-        self._gpus = gpu_indices(os.environ.get("CUDA_VISIBLE_DEVICES")) if gpus else ()
+        self._gpus = open_gpus(gpus)
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._vital: tuple[int, ...] = ()
 
@@ -71,7 +72,7 @@ class ArmActor:
             log = self.log()
             raise EngineStartFailed(root_cause(str(error), log), self._settings.name, tail(log)) from None
         pids = processes.family(os.getpid())
-        self._vital = tuple(pid for pid in pids if processes.title(pid).startswith(_ENGINE_TITLE))
+        self._vital = tuple(pid for pid in pids if processes.title(pid).startswith(processes.ENGINE_TITLE))
         hardware = hardware_identity(self._gpus)
         return dataclasses.replace(
             resolved,
@@ -97,11 +98,18 @@ class ArmActor:
                 raise EngineDied("the engine refused to reset its prefix cache: requests are still running")
             if self._settings.simulated:
                 return TrialOutcome(self._driver.rollout(batch, settings), Conditions())
-            self._meter.begin()
-            rollout = self._driver.rollout(batch, settings)
-            return TrialOutcome(rollout, self._meter.end())
+            return self._measured(batch, settings)
 
         return self._call(run)
+
+    def _measured(self, batch: Batch, settings: DriverSettings) -> TrialOutcome:
+        self._meter.begin()
+        try:
+            rollout = self._driver.rollout(batch, settings)
+        finally:
+            conditions = self._meter.end()
+        harness = dataclasses.replace(rollout.harness, cpu_s=rollout.harness.cpu_s + self._meter.cpu_s)
+        return TrialOutcome(dataclasses.replace(rollout, harness=harness), conditions)
 
     def sleep(self) -> None:
         """Free the GPU's memory."""

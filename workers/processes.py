@@ -15,6 +15,7 @@ import psutil
 
 WORKER_MARK = "ROLLOUT_LAB_WORKER"  # host:pid:birth of the worker process
 ENGINE_MARK = "ROLLOUT_LAB_ENGINE"  # a name no other engine has
+ENGINE_TITLE = "VLLM::"  # what vLLM calls its engine core and workers; helpers it also starts may come and go
 # Ray and vLLM give their processes titles, for which setproctitle would overwrite the environment seen from outside.
 KEEP_ENVIRONMENT = {"SPT_NOENV": "1"}
 

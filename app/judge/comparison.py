@@ -1,12 +1,13 @@
 """How a candidate arm compares with the baseline arm."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from app.judge.blocks import Blocks, Pair, blocks_of
-from app.judge.confounds import confounds_of
+from app.judge.confounds import confounds_of, provisos_of
 from app.judge.verdict import BlockValues, Comparison, DroppedBlock, Method, Verdict
 from app.measure.metrics import METRICS, Better, Metric, TrialSummary
 from app.measure.records import StartedArm
@@ -36,6 +37,7 @@ class _Draft:
     dropped: tuple[DroppedBlock, ...]
     result: PairedResult | NoEstimate
     confounds: tuple[str, ...]
+    provisos: tuple[str, ...]
 
     @property
     def p_t(self) -> float | None:
@@ -145,6 +147,7 @@ def _draft(
         dropped=tuple(DroppedBlock(block=block, reason=reason) for block, reason in sorted(dropped.items())),
         result=result,
         confounds=confounds,
+        provisos=provisos_of(pair),
     )
 
 
@@ -211,6 +214,7 @@ def _finish(draft: _Draft, p_holm: float | None, spec: Experiment, withheld: str
         blocks_needed=_blocks_needed(draft, spec) if verdict is Verdict.INCONCLUSIVE and not withheld else None,
         verdict=verdict,
         reasons=reasons,
+        provisos=draft.provisos,
         **_numbers(draft, level, spec.decision.margin_pct),
     )
 
@@ -280,10 +284,19 @@ def _blocks_needed(draft: _Draft, spec: Experiment) -> int | None:
 
 def _why_inconclusive(draft: _Draft, p_holm: float | None, spec: Experiment) -> str:
     if isinstance(draft.result, NoEstimate):
-        return draft.result.reason
+        return _why_nothing(draft) or draft.result.reason
     if draft.result.log_ratio.excludes(0):
         return (
             f"the interval excludes 0, but this is one of several secondary metrics: adjusted for their number "
             f"p = {p_holm:.2g} is not below {decision_level(spec):.2g}"
         )
     return f"the interval includes 0 and reaches beyond the margin of {spec.decision.margin_pct:g} %"
+
+
+def _why_nothing(draft: _Draft) -> str | None:
+    """Where not one block counts, what became of them."""
+    if draft.values or not draft.dropped:
+        return None
+    most = Counter(block.reason for block in draft.dropped).most_common(1)[0][0]
+    count = len(draft.dropped)
+    return f"{f'all {count} blocks' if count > 1 else 'the only block'} had to be dropped ({most})"

@@ -6,8 +6,10 @@ from statistics import median
 
 from pydantic import Field
 
+from app.judge.clocks import HELD_BACK_PCT
+from app.judge.neighbours import gpus_of, has_neighbours, neighbour_disturbance, unattributed, unseen_clause, who
 from app.measure.metrics import TrialSummary
-from app.measure.records import Conditions
+from app.measure.records import Conditions, Unseen
 from app.spec.frozen import SpecModel
 
 
@@ -22,7 +24,10 @@ class WarningCode(StrEnum):
     HARNESS_SHARE = "harness_share"
     EVENT_LOOP_LAG = "event_loop_lag"
     DISTURBED_HOST = "disturbed_host"
+    IDLE_ARM = "idle_arm"
+    NEIGHBOUR = "neighbour"
     THROTTLED = "throttled"
+    CONDITIONS_UNSEEN = "conditions_unseen"
     OUTLYING_BLOCK = "outlying_block"
     CACHED_TOKENS = "cached_tokens"
     CACHED_TOKENS_UNKNOWN = "cached_tokens_unknown"
@@ -49,12 +54,18 @@ DISTURBED_PCT = 25.0  # of all CPUs: beyond it a trial says more of the host tha
 SHORTEST_S = 0.5  # CPU times tick in hundredths of a second: over less than this they say nothing of a share
 
 
+STOPPED_PCT = 1.0  # of a trial: for how long its engine may have been stopped
+
+
 def disturbance(conditions: Conditions | None) -> str | None:
     """Why a trial cannot be trusted, if the host was not left alone; its block is dropped and repeated."""
-    percent = None if conditions is None else conditions.other_cpu_pct
-    if percent is None or percent <= DISTURBED_PCT:
+    if conditions is None:
         return None
-    return f"other processes took {percent:.0f} % of the CPUs"
+    if conditions.other_cpu_pct is not None and conditions.other_cpu_pct > DISTURBED_PCT:
+        return f"other processes took {conditions.other_cpu_pct:.0f} % of the CPUs"
+    if conditions.stopped_pct is not None and conditions.stopped_pct > STOPPED_PCT:
+        return f"its engine was stopped for {conditions.stopped_pct:.0f} % of the trial"
+    return neighbour_disturbance(conditions)
 
 
 def condition_warnings(trials: Sequence[TrialSummary]) -> Iterator[ResultWarning]:
@@ -75,33 +86,61 @@ def condition_warnings(trials: Sequence[TrialSummary]) -> Iterator[ResultWarning
                 OTHERS_PCT / 100,
                 "Other processes took {:.0%} of the CPUs during a trial",
             ),
+            (
+                WarningCode.IDLE_ARM,
+                _idle_share,
+                OTHERS_PCT / 100,
+                "Idle engines of other arms took {:.0%} of the CPUs during a trial, which `residency: restart` avoids",
+            ),
         ):
             shares = [share for trial in own if (share := worst(trial)) is not None]
             above = sum(share > limit for share in shares)
             if above:
                 detail = f"{text.format(max(shares))} ({above} of {len(own)} trials above {limit:.0%})."
                 yield ResultWarning(code=code, detail=detail, arm=arm)
-        throttled = sum(bool(trial.conditions and trial.conditions.throttled) for trial in own)
-        if throttled:
-            yield ResultWarning(
-                code=WarningCode.THROTTLED,
-                detail=f"The GPU was held back by heat or its power limit in {throttled} of {len(own)} trials.",
-                arm=arm,
+        yield from _of_the_gpus(arm, own)
+
+
+def _of_the_gpus(arm: str, trials: Sequence[TrialSummary]) -> Iterator[ResultWarning]:
+    held = [share for trial in trials if (share := _held_back_pct(trial)) is not None and share > HELD_BACK_PCT]
+    if held:
+        yield ResultWarning(
+            code=WarningCode.THROTTLED,
+            detail=f"The GPU was held back by heat or its power limit for up to {max(held):.0f} % of the time "
+            f"({len(held)} of {len(trials)} trials above {HELD_BACK_PCT:.0f} %).",
+            arm=arm,
+        )
+    beside = [trial for trial in trials if has_neighbours(trial)]
+    if beside:
+        gpu = next(gpu for gpu in gpus_of(beside[0]) if gpu.neighbours)
+        yield ResultWarning(
+            code=WarningCode.NEIGHBOUR,
+            detail=f"On GPU {gpu.gpu} was {who(gpu.neighbours[0])}, in {len(beside)} of {len(trials)} trials.",
+            arm=arm,
+        )
+    unseen = [unattributed(trials), unseen_clause(Unseen.HELD_BACK, trials)]
+    told = [clause for clause in unseen if clause is not None]
+    if told:
+        detail = "; ".join(told)
+        yield ResultWarning(code=WarningCode.CONDITIONS_UNSEEN, detail=f"{detail[0].upper()}{detail[1:]}.", arm=arm)
+
+
+def unequal_conditions(pairs: Sequence[tuple[TrialSummary, TrialSummary]]) -> Iterator[str]:
+    """Why the host was not the same for two arms; `pairs` holds their trials block by block, dropped ones too."""
+    names = [trial.planned.arm for trial in pairs[0]] if pairs else []
+    for share, what in ((_others_share, "other processes"), (_idle_share, "idle engines of other arms")):
+        shares = [(share(one), share(other)) for one, other in pairs]
+        known = [(one, other) for one, other in shares if one is not None and other is not None]
+        if known and abs(median(other - one for one, other in known)) > OTHERS_PCT / 100:
+            ours, theirs = (median(side) for side in zip(*known, strict=True))
+            yield (
+                f"{what} took {ours:.0%} of the CPUs during the trials of {names[0]} and {theirs:.0%} during those of "
+                f"{names[1]}"
             )
-
-
-def unequal_conditions(pairs: Sequence[tuple[TrialSummary, TrialSummary]]) -> str | None:
-    """Why the host was not the same for two arms; `pairs` holds their trials block by block."""
-    shares = [(_others_share(one), _others_share(other)) for one, other in pairs]
-    known = [(one, other) for one, other in shares if one is not None and other is not None]
-    if not known or abs(median(other - one for one, other in known)) <= OTHERS_PCT / 100:
-        return None
-    ours, theirs = (median(side) for side in zip(*known, strict=True))
-    names = [trial.planned.arm for trial in pairs[0]]
-    return (
-        f"other processes took {ours:.0%} of the CPUs during the trials of {names[0]} and {theirs:.0%} during those of "
-        f"{names[1]}"
-    )
+    for side in (0, 1):
+        stopped = [pair[side] for pair in pairs if _was_stopped(pair[side]) and not _was_stopped(pair[1 - side])]
+        if len(stopped) > len(pairs) / 2:
+            yield f"the engine of {names[side]} was stopped during {len(stopped)} of {len(pairs)} trials of it only"
 
 
 def _harness_share(trial: TrialSummary) -> float | None:
@@ -117,6 +156,20 @@ def _others_share(trial: TrialSummary) -> float | None:
     percent = None if trial.conditions is None else trial.conditions.other_cpu_pct
     duration = trial.metrics.get("duration_s")
     return None if percent is None or duration is None or duration < SHORTEST_S else percent / 100
+
+
+def _idle_share(trial: TrialSummary) -> float | None:
+    percent = None if trial.conditions is None else trial.conditions.idle_arms_cpu_pct
+    return None if percent is None else percent / 100
+
+
+def _was_stopped(trial: TrialSummary) -> bool:
+    return ((trial.conditions or Conditions()).stopped_pct or 0.0) > STOPPED_PCT
+
+
+def _held_back_pct(trial: TrialSummary) -> float | None:
+    shares = [share for gpu in gpus_of(trial) for share in gpu.held_back_pct.values()]
+    return max(shares, default=None)
 
 
 def _share(seconds: float, trial: TrialSummary) -> float | None:

@@ -3,9 +3,11 @@
 import json
 from collections.abc import Iterator, Sequence
 
-from app.judge.blocks import Blocks, Pair, fairness_of
+from app.judge.blocks import Blocks, Pair, fairness_of, succeeded
+from app.judge.clocks import unequal_clocks
 from app.judge.conditions import unequal_conditions
 from app.judge.fairness import Fairness
+from app.judge.neighbours import unattributed, unequal_neighbours
 from app.judge.parity import ParityReport, check_parity
 from app.measure.records import StartedArm
 from app.spec.resolution import ResolvedArm
@@ -19,10 +21,31 @@ def confounds_of(
         *_parity(check_parity((baseline, candidate), arms)),
         *_work(fairness_of(blocks, (baseline.name, candidate.name))),
     ]
-    unequal = unequal_conditions(list(pair.done.values()))
-    if unequal is not None and not (baseline.simulated or candidate.simulated):
-        reasons.append(unequal)
+    if not (baseline.simulated or candidate.simulated):
+        reasons += _host(pair, blocks)
     return tuple(reasons)
+
+
+def provisos_of(pair: Pair) -> tuple[str, ...]:
+    """What a verdict must not keep to itself: conditions that differed as the arms explain, and what nobody saw."""
+    trials = [trial for both in pair.done.values() for trial in both]
+    unseen = unattributed(trials)
+    return (
+        *(f"{one.said}: {one.explained}" for one in unequal_clocks(list(pair.done.values())) if one.explained),
+        *([] if unseen is None else [unseen]),
+    )
+
+
+def _host(pair: Pair, blocks: Blocks) -> Iterator[str]:
+    """A neighbour that takes its blocks with it still tells the arms apart: dropped blocks are looked at too."""
+    ran = [
+        (by_arm[pair.baseline], by_arm[pair.candidate])
+        for by_arm in blocks.values()
+        if {pair.baseline, pair.candidate} <= {arm for arm, trial in by_arm.items() if succeeded(trial)}
+    ]
+    yield from unequal_conditions(ran)
+    yield from unequal_neighbours(ran)
+    yield from (one.said for one in unequal_clocks(list(pair.done.values())) if one.explained is None)
 
 
 def _parity(parity: ParityReport) -> Iterator[str]:

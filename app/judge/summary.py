@@ -63,9 +63,9 @@ def _finding(comparison: Comparison, resolved: ResolvedExperiment, withheld: str
     match comparison.verdict:
         case Verdict.SLOWER | Verdict.FASTER:
             end = f": {comparison.verdict}, but within the {_margin(comparison)} margin" * comparison.within_margin
-            return f"{_directed(comparison)}{end}. {_settings(comparison, resolved)}"
+            return f"{_directed(comparison)}{end}. {_settings(comparison, resolved)}{_provisos(comparison)}"
         case Verdict.SAME:
-            return f"{_directed(comparison)}: same within {_margin(comparison)}."
+            return f"{_directed(comparison)}: same within {_margin(comparison)}.{_provisos(comparison)}"
         case Verdict.INCONCLUSIVE:
             return _inconclusive(comparison, withheld)
         case Verdict.CONFOUNDED:
@@ -119,6 +119,10 @@ def _settings(comparison: Comparison, resolved: ResolvedExperiment) -> str:
         return "Their settings are the same."
     named = [f"{key} ({_value(ours)} against {_value(theirs)})" for key, (ours, theirs) in differing.items()]
     return f"They differ in {_some(named)}."
+
+
+def _provisos(comparison: Comparison) -> str:
+    return "".join(f" {proviso[0].upper()}{proviso[1:]}." for proviso in comparison.provisos)
 
 
 def _plain_numbers(comparison: Comparison) -> str:

@@ -109,3 +109,8 @@ class Comparison(SpecModel):
         "but too small to matter."
     )
     reasons: tuple[str, ...] = Field(description="Why the verdict is inconclusive or confounded.")
+    provisos: tuple[str, ...] = Field(
+        (),
+        description="What the verdict leaves open: conditions that nobody could see, or that differed and follow "
+        "from what the arms do.",
+    )

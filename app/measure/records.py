@@ -58,20 +58,79 @@ class HarnessUse:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """A reading that was taken again and again over a trial."""
+
+    mean: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A process on a GPU of the arm that is none of the experiment's; None where NVML does not say."""
+
+    pid: int
+    name: str  # empty where it cannot be read
+    memory_mib: float | None  # the most it held
+    sm_pct: float | None  # of the GPU's SM time over the trial
+    memory_busy_pct: float | None  # share of the trial in which it had the GPU's memory controller at work
+    passing: bool  # it came or went while the trial ran
+
+
+class Unseen(StrEnum):
+    """What NVML may withhold."""
+
+    PROCESSES = "processes"  # which there are on the GPU
+    SHARES = "shares"  # what they take of it
+    HELD_BACK = "held_back"  # for how long power or heat slowed it
+
+
+@dataclass(frozen=True, slots=True)
+class GpuConditions:
+    """One GPU over one trial; None where it cannot be read."""
+
+    gpu: str  # as CUDA_VISIBLE_DEVICES names it
+    util_pct: float | None = None
+    sm_clock_mhz: Spread | None = None
+    memory_clock_mhz: Spread | None = None
+    temperature_c: Spread | None = None
+    power_w: float | None = None  # mean, from the energy counter
+    energy_j: float | None = None
+    memory_used_mib: float | None = None  # the most
+    pcie_mb_s: Spread | None = None  # both ways, of all processes: NVML does not tell them apart
+    held_back_pct: dict[str, float] = field(default_factory=dict)  # share of the trial, by reason
+    neighbours: tuple[Neighbour, ...] = ()
+    unseen: dict[Unseen, str] = field(default_factory=dict)  # and why
+
+
+@dataclass(frozen=True, slots=True)
+class EngineProcess:
+    """How the host treats one process of the arm's engine."""
+
+    role: str  # what vLLM calls it, or `arm` for the process that drives it
+    niceness: int
+    cores: str  # it may run on: `0-7`
+
+
+@dataclass(frozen=True, slots=True)
 class Conditions:
     """The host around one trial; None where it cannot be read."""
 
     load_before: float | None = None  # runnable processes, 1-minute average
     load_after: float | None = None
-    other_cpu_pct: float | None = None  # CPU taken by processes that are not ours, of all cores
-    gpu_util_pct: float | None = None
+    other_cpu_pct: float | None = None  # CPU taken by processes that are none of the experiment's, of all cores
+    idle_arms_cpu_pct: float | None = None  # CPU taken by engines of other arms, of all cores
+    stopped_pct: float | None = None  # share of the trial in which a process of the engine was stopped (SIGSTOP)
+    engine_processes: tuple[EngineProcess, ...] = ()
+    gpu_util_pct: float | None = None  # mean of the arm's GPUs, as are clocks and temperature
     sm_clock_mhz: float | None = None
     memory_clock_mhz: float | None = None
     temperature_c: float | None = None
-    power_w: float | None = None
+    power_w: float | None = None  # of all the arm's GPUs together, as are energy and memory
     energy_j: float | None = None
     memory_used_mib: float | None = None
-    throttled: bool | None = None
+    gpus: tuple[GpuConditions, ...] = ()
 
 
 class TrialState(StrEnum):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, literal, select
 
 from app.errors import Conflict, NotFound
@@ -158,6 +159,9 @@ def _blobs(
             yield StoredTrial(row.attempt, _planned(row)), from_parquet(blob)
 
 
+_CONDITIONS = TypeAdapter[Conditions | None](
+    Conditions | None
+)  # fields that only an earlier version wrote are left out
 _EXTENT = select(
     experiments.c.status,
     experiments.c.attempt,
@@ -241,6 +245,6 @@ def _summary(row: Row[Any]) -> TrialSummary:
         missing=row.missing,
         work=None if row.work is None else TrialWork(**row.work, output_hashes=row.output_hashes),
         harness=None if row.harness is None else HarnessUse(**row.harness),
-        conditions=None if row.conditions is None else Conditions(**row.conditions),
+        conditions=_CONDITIONS.validate_python(row.conditions),
         error=row.error,
     )

@@ -13,12 +13,22 @@ from app.judge.comparison import Verdict
 from app.judge.conditions import WarningCode
 from app.judge.results import ArmResult, Distribution, NoiseFloor, Results, Scalar, build_results
 from app.measure.metrics import METRICS, Kind, TrialSummary, summarise
-from app.measure.records import Conditions, HarnessUse, StartedArm, TrialState
+from app.measure.records import Conditions, HarnessUse, StartedArm, TrialState, Unseen
 from app.spec.experiment import Experiment, ServiceLevels
 from app.spec.lifecycle import Failure, Status
 from app.spec.plan import plan_trials
 from app.spec.resolution import resolve
-from tests.builders import a_record, a_resolved_arm, a_result, a_simulated_spec, a_spec, a_trial, some_work
+from tests.builders import (
+    a_gpu,
+    a_neighbour,
+    a_record,
+    a_resolved_arm,
+    a_result,
+    a_simulated_spec,
+    a_spec,
+    a_trial,
+    some_work,
+)
 
 FIGURES = {"output_throughput": 100.0, "duration_s": 0.4}
 
@@ -273,7 +283,11 @@ def test_enough_samples_lack_no_percentile() -> None:
         ({"harness": HarnessUse(cpu_s=0.01, event_loop_lag_ms=None, outputs=4)}, WarningCode.HARNESS_SHARE),
         ({"harness": HarnessUse(cpu_s=0.0, event_loop_lag_ms=9.0, outputs=4)}, WarningCode.EVENT_LOOP_LAG),
         ({"conditions": Conditions(other_cpu_pct=30.0), "metrics": {"duration_s": 2.0}}, WarningCode.DISTURBED_HOST),
-        ({"conditions": Conditions(throttled=True)}, WarningCode.THROTTLED),
+        ({"conditions": Conditions(gpus=(a_gpu(held_back_pct={"power": 60.0}),))}, WarningCode.THROTTLED),
+        ({"conditions": Conditions(gpus=(a_gpu(a_neighbour()),))}, WarningCode.NEIGHBOUR),
+        ({"conditions": Conditions(gpus=(a_gpu(unseen={Unseen.PROCESSES: "no"}),))}, WarningCode.CONDITIONS_UNSEEN),
+        ({"conditions": Conditions(gpus=(a_gpu(unseen={Unseen.HELD_BACK: "no"}),))}, WarningCode.CONDITIONS_UNSEEN),
+        ({"conditions": Conditions(idle_arms_cpu_pct=40.0), "metrics": {"duration_s": 2.0}}, WarningCode.IDLE_ARM),
         ({"work": some_work(prompt_tokens=100, cached_tokens=88)}, WarningCode.CACHED_TOKENS),
         ({"work": some_work(cached_tokens=None)}, WarningCode.CACHED_TOKENS_UNKNOWN),
         ({"metrics": {"ttft_ms.mean": None}, "missing": {"ttft_ms.mean": "no times"}}, WarningCode.MISSING_TIMES),

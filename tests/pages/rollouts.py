@@ -84,7 +84,6 @@ def a_rollout(planned: PlannedTrial, engine: Engine, work: Work, seed: int, star
             temperature_c=58.0,
             power_w=542.0 + 6 * float(rng.standard_normal()),
             energy_j=542.0 * end,
-            throttled=False,
         ),
     )
 

@@ -3,19 +3,26 @@
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from app.errors import Conflict
 from app.measure.metrics import TrialSummary
-from app.measure.records import Conditions, HarnessUse
+from app.measure.records import Conditions, EngineProcess, HarnessUse, Unseen
 from app.spec.plan import Phase
 from app.store import queue, trials
 from app.store.database import Database
 from app.store.parquet import records_of_table, samples_of_table
 from app.store.queue import Lease
 from app.store.tables import trial_records
-from tests.builders import a_record, a_resolved_arm, a_result, a_trial, an_engine_sample
+from app.store.tables import trials as trials_table
+from tests.builders import a_gpu, a_neighbour, a_record, a_resolved_arm, a_result, a_trial, an_engine_sample
 from tests.store.helpers import claim, expire, start
+
+CONDITIONS = Conditions(
+    load_before=0.5,
+    engine_processes=(EngineProcess("VLLM::Worker", 0, "0-7"),),
+    gpus=(a_gpu(a_neighbour(memory_mib=None), unseen={Unseen.SHARES: "Insufficient Permissions"}),),
+)
 
 
 def save(db: Database, lease: Lease, summary: TrialSummary) -> TrialSummary:
@@ -82,7 +89,7 @@ def test_every_attempt_keeps_its_arms(db: Database) -> None:
         a_trial(harness=None, conditions=None, work=None),
         a_trial(
             harness=HarnessUse(cpu_s=0.25, event_loop_lag_ms=1.5, outputs=7),
-            conditions=Conditions(load_before=0.5, throttled=False),
+            conditions=CONDITIONS,
             metrics={"ttft_ms.p50": None},
             missing={"ttft_ms.p50": "the driver cannot see it"},
         ),
@@ -97,6 +104,17 @@ def test_a_trial_comes_back_as_it_was(db: Database, summary: TrialSummary) -> No
     (stored,) = trials.trials_of(db, lease.experiment_id)
     error = None if summary.error is None else summary.error.replace("\0", "\N{REPLACEMENT CHARACTER}")
     assert stored == replace(summary, error=error)
+
+
+def test_conditions_that_an_earlier_version_wrote_are_read(db: Database) -> None:
+    lease = start(db)
+    save(db, lease, a_trial())
+    earlier = {"load_before": 0.5, "other_cpu_pct": 12.0, "power_w": 560.0, "throttled": True}
+    with db.write() as connection:
+        connection.execute(update(trials_table).values(conditions=earlier))
+
+    (stored,) = trials.trials_of(db, lease.experiment_id)
+    assert stored.conditions == Conditions(load_before=0.5, other_cpu_pct=12.0, power_w=560.0)
 
 
 def test_trials_are_listed_in_the_order_they_ran(db: Database) -> None:

@@ -1,0 +1,112 @@
+"""Processes on the arms' GPUs that are none of the experiment's."""
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from app.measure.metrics import TrialSummary
+from app.measure.records import Conditions, GpuConditions, Neighbour, Unseen
+
+BUSY_PCT = 1.0  # of a trial: what a neighbour may take of a GPU's SMs, or keep its memory at work, and count as idle
+
+Trials = tuple[TrialSummary, TrialSummary]
+Gpus = tuple[GpuConditions, GpuConditions]
+
+_CLAUSES = {
+    Unseen.PROCESSES: "which other processes were on the GPU",
+    Unseen.SHARES: "what other processes took of the GPU",
+    Unseen.HELD_BACK: "for how long power or heat held the GPU back",
+}
+
+
+def neighbour_disturbance(conditions: Conditions) -> str | None:
+    """Which neighbour makes a trial worthless, if one does: it took its share of a GPU, or came or went meanwhile."""
+    for gpu in conditions.gpus:
+        for one in gpu.neighbours:
+            did = _what_it_did(one)
+            if did is not None:
+                return f"{who(one)} {did} GPU {gpu.gpu}"
+    return None
+
+
+def who(neighbour: Neighbour) -> str:
+    """`another process, python3 (pid 4711, 2.1 GiB)`."""
+    name = f", {neighbour.name}" if neighbour.name else ""
+    memory = "" if neighbour.memory_mib is None else f", {neighbour.memory_mib / 1024:.1f} GiB"
+    return f"another process{name} (pid {neighbour.pid}{memory})"
+
+
+def unequal_neighbours(pairs: Sequence[Trials]) -> Iterator[str]:
+    """Why the GPUs were not shared alike; `pairs` holds two arms' trials block by block, dropped blocks too."""
+    names = [trial.planned.arm for trial in pairs[0]] if pairs else []
+    for index in range(min((len(gpus_of(trial)) for pair in pairs for trial in pair), default=0)):
+        both = [(gpus_of(one)[index], gpus_of(other)[index]) for one, other in pairs]
+        seen = [pair for pair in both if all(Unseen.PROCESSES not in gpu.unseen for gpu in pair)]
+        one_sided = [reason for side in (0, 1) if (reason := _on_one_side(seen, side, names[side])) is not None]
+        yield from one_sided or _unequal_shares(seen, names)
+
+
+def _on_one_side(pairs: Sequence[Gpus], side: int, name: str) -> str | None:
+    alone = [found for pair in pairs if (found := _only_on(pair, side)) is not None]
+    if len(alone) <= len(pairs) / 2:
+        return None
+    worst = max(alone, key=lambda one: one.sm_pct or 0.0)
+    share = "" if worst.sm_pct is None else f" and took up to {worst.sm_pct:.0f} % of its SM time"
+    return (
+        f"{who(worst)} was on GPU {pairs[0][0].gpu} during trials of {name} only{share}, in {len(alone)} of "
+        f"{len(pairs)} blocks"
+    )
+
+
+def _unequal_shares(pairs: Sequence[Gpus], names: Sequence[str]) -> Iterator[str]:
+    shares = [(_share(one), _share(other)) for one, other in pairs]
+    if shares and abs(median(other - one for one, other in shares)) > BUSY_PCT:
+        ours, theirs = (median(side) for side in zip(*shares, strict=True))
+        yield (
+            f"other processes took {ours:.0f} % of the SM time of GPU {pairs[0][0].gpu} during the trials of "
+            f"{names[0]} and {theirs:.0f} % during those of {names[1]}"
+        )
+
+
+def unseen_clause(what: Unseen, trials: Sequence[TrialSummary]) -> str | None:
+    """`which other processes were on the GPU could not be seen (why)`; None where it was seen in all of the trials."""
+    reasons = [gpu.unseen[what] for trial in trials for gpu in gpus_of(trial) if what in gpu.unseen]
+    return f"{_CLAUSES[what]} could not be seen ({reasons[0]})" if reasons else None
+
+
+def unattributed(trials: Sequence[TrialSummary]) -> str | None:
+    """What nobody can say of neighbours in these trials; None where everything was seen, or nobody was there."""
+    processes = unseen_clause(Unseen.PROCESSES, trials)
+    if processes is not None or not any(map(has_neighbours, trials)):
+        return processes
+    return unseen_clause(Unseen.SHARES, trials)
+
+
+def gpus_of(trial: TrialSummary) -> tuple[GpuConditions, ...]:
+    """The GPUs of its arm."""
+    return () if trial.conditions is None else trial.conditions.gpus
+
+
+def has_neighbours(trial: TrialSummary) -> bool:
+    """Whether anybody else was on its GPUs."""
+    return any(gpu.neighbours for gpu in gpus_of(trial))
+
+
+def _what_it_did(one: Neighbour) -> str | None:
+    if one.sm_pct is not None and one.sm_pct > BUSY_PCT:
+        return f"took {one.sm_pct:.0f} % of the SM time of"
+    if one.memory_busy_pct is not None and one.memory_busy_pct > BUSY_PCT:
+        return f"had the memory at work for {one.memory_busy_pct:.0f} % of the time on"
+    return "came or went during the trial on" if one.passing else None
+
+
+def _only_on(pair: Gpus, side: int) -> Neighbour | None:
+    """The busiest neighbour that one of two trials had, where the other had none of its own."""
+    pids = [{one.pid for one in gpu.neighbours} for gpu in pair]
+    here, there = pids[side] - pids[1 - side], pids[1 - side] - pids[side]
+    if not here or there:
+        return None
+    return next(one for one in pair[side].neighbours if one.pid in here)
+
+
+def _share(gpu: GpuConditions) -> float:
+    return sum(one.sm_pct or 0.0 for one in gpu.neighbours)
