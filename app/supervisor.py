@@ -91,7 +91,7 @@ class Child:
             stdin=subprocess.DEVNULL,
             pass_fds=self.inherited_fds,
             process_group=0,
-            preexec_fn=lambda: _die_with(parent),  # noqa: PLW1509 - the supervisor has one thread
+            preexec_fn=lambda: die_with_parent(parent),  # noqa: PLW1509 - the supervisor has one thread
         )
         self._started_at = now
         _log.info("process started", name=self.name, pid=self._process.pid)
@@ -152,8 +152,8 @@ def children(settings: Settings, listener: socket.socket, *, with_worker: bool) 
     return [api, Child(name="worker", command=settings.worker, drain_s=WORKER_DRAIN_S, environment=environment)]
 
 
-def _die_with(parent: int) -> None:
-    """Between fork and exec: get SIGTERM when the supervisor is gone."""
+def die_with_parent(parent: int) -> None:
+    """Between fork and exec: get SIGTERM when the parent is gone."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:  # it went before it could be asked for

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import httpx
 
+from app.launch import environment_of, launched
 from app.settings import Settings
 from app.store.database import Database
 from app.supervisor import listen
@@ -34,20 +35,9 @@ class Service:
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """What a child needs to have these settings and no others."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("ROLLOUT_LAB_") and k != "RAY_ADDRESS"}
-    return (
-        kept
-        | {
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
-            "ROLLOUT_LAB_DATA_DIR": str(settings.data_dir),
-            "ROLLOUT_LAB_HOST": settings.host,
-            "ROLLOUT_LAB_PORT": str(settings.port),
-            "ROLLOUT_LAB_MAX_BODY_BYTES": str(settings.max_body_bytes),
-            "ROLLOUT_LAB_LEASE_S": str(settings.lease_s),
-        }
-        | ({"ROLLOUT_LAB_DATABASE_URL": settings.database_url} if settings.database_url else {})
-    )
+    """What a child needs to have these settings and no others, and this tree's code."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return environment_of(settings) | {"PYTHONPATH": path}
 
 
 @contextmanager
@@ -77,18 +67,8 @@ def serving(settings: Settings, niceness: int = 0) -> Iterator[Service]:
 @contextmanager
 def serving_all(settings: Settings, **more: str) -> Iterator[subprocess.Popen[bytes]]:
     """`rollout-lab serve`, with a worker and a Ray of its own; its log goes to the settings' directory."""
-    with log_of(settings).open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "app.cli", "serve"],
-            env=environment(settings) | more,
-            cwd=settings.data_dir,
-            stdout=log,
-            stderr=log,
-        )
-    try:
+    with launched(environment(settings) | more, log_of(settings), cwd=settings.data_dir) as process:
         yield process
-    finally:
-        _end(process, 45.0)
 
 
 def log_of(settings: Settings) -> Path:

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from app.cli import db, doctor, experiments, export, serve, submit
+from app.cli import db, demo, doctor, experiments, export, serve, submit
 from app.cli.common import EXIT_CODES, Exit, say
 from app.errors import InvalidInput, Refused, RolloutLabError
 
@@ -26,6 +26,7 @@ app.command("show")(experiments.show)
 app.command("list")(experiments.list_experiments)
 app.command("cancel")(experiments.cancel)
 app.command("export")(export.export)
+app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 app.add_typer(db.app, name="db")
 
