@@ -19,8 +19,8 @@ import numpy.typing as npt
 from scipy import integrate, special, stats
 
 from app.stats.looks import level_per_look
-from app.stats.paired import Analysis
-from app.stats.power import detectable_effect
+from app.stats.paired import Analysis, PairedResult, analyse_differences
+from app.stats.power import blocks_needed, detectable_effect
 from app.stats.sign_flip import sign_flip_p
 from app.stats.student import t_quantile
 from app.stats.two_intervals import separate_level
@@ -31,6 +31,7 @@ Analyse = Callable[[Array, Array, float], Intervals]  # log ratios and order sig
 
 SLOWER = float(np.log(1.02))
 BLOCKS = (4, 5, 6, 7, 8, 9, 10)
+CHANGES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)  # percent
 
 
 @dataclass(frozen=True)
@@ -311,6 +312,40 @@ def _any_look(world: World, looks: tuple[int, ...], level: float, count: int = 4
     return 100 * float(alarm.mean())
 
 
+def enough_blocks() -> None:
+    """How often the promised number of blocks decides, after experiments that did not."""
+    rows = []
+    for first in (4, 6, 8):
+        for noise in (0.01, 0.02):
+            told = [share_decided(World(noise=noise), np.log1p(change / 100), first) for change in CHANGES]
+            shares = [f"{100 * share:.0f} ({blocks:.0f})" for blocks, share in told]
+            rows.append([str(first), f"{100 * noise:g} %", *shares])
+    head = ["blocks run", "run noise", *(f"{change:g} %" for change in CHANGES)]
+    table("Decided by `blocks_needed` blocks, percent (median number), by the true change", head, rows)
+
+
+def share_decided(world: World, effect: float, first: int, *, count: int = 600) -> tuple[float, float]:
+    """After inconclusive experiments of `first` blocks: the median of `blocks_needed`, and the share of new experiments
+    of so many blocks that decide.
+    """
+    differences, signs = simulate(world, effect, first, count, seed=9)
+    open_still = ~decided(chosen(differences, signs, 0.05))
+    results = [
+        analyse_differences(row, [int(sign) for sign in order], confidence=0.95)
+        for row, order in zip(differences[open_still].tolist(), signs[open_still].tolist(), strict=True)
+    ]
+    needed = [blocks_needed(result, SLOWER) for result in results if isinstance(result, PairedResult)]
+    known = [blocks for blocks in needed if blocks is not None]
+    again = [decided(chosen(*simulate(world, effect, n, 1, seed=10_000 + i), 0.05))[0] for i, n in enumerate(known)]
+    return float(np.median(known)), float(np.mean(again))
+
+
+def decided(intervals: Intervals) -> npt.NDArray[np.bool_]:
+    """Whether each interval excludes 0 or lies within ± 2 %."""
+    centre, half = intervals
+    return np.asarray((np.abs(centre) > half) | (np.abs(centre) + half <= SLOWER))
+
+
 def power_without_position_effect(effect: float, sd: float, blocks: int) -> float:
     """Not simulated: the power of the chosen analysis at 5 % in percent, by the integral of app/stats/two_intervals."""
     df, each = blocks - 1, separate_level(0.05, blocks)
@@ -385,6 +420,7 @@ def main() -> None:
     other_noise()
     second_opinion()
     looking_early()
+    enough_blocks()
     what_we_do_not_use()
 
 

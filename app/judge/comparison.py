@@ -58,7 +58,10 @@ def compare(
     """
     drafts = _drafts(resolved, blocks_of(trials), arms, 1 - decision_level(spec))
     adjusted = holm([None if draft.metric.primary else draft.p_t for draft in drafts])
-    return tuple(_finish(draft, p_holm, spec, withheld) for draft, p_holm in zip(drafts, adjusted, strict=True))
+    arms_of_a_block = len(resolved.arms)
+    return tuple(
+        _finish(draft, p_holm, spec, withheld, arms_of_a_block) for draft, p_holm in zip(drafts, adjusted, strict=True)
+    )
 
 
 def should_stop_early(
@@ -102,7 +105,7 @@ def _drafts(
         pair = Pair.of(blocks, baseline.name, candidate.name)
         confounds = confounds_of(baseline, candidate, pair, blocks, arms)
         drafts += [
-            _draft(metric, key, pair, confounds, confidence, ordered=len(resolved.arms) == 2)
+            _draft(metric, key, pair, confounds, confidence, arms=len(resolved.arms))
             for metric in METRICS.values()
             for key in metric.compared_keys
             if metric.primary or pair.has(key)
@@ -114,9 +117,7 @@ def _drafts(
 _RANK = {"output_throughput": 0, "duration_s": 1}
 
 
-def _draft(
-    metric: Metric, key: str, pair: Pair, confounds: tuple[str, ...], confidence: float, *, ordered: bool
-) -> _Draft:
+def _draft(metric: Metric, key: str, pair: Pair, confounds: tuple[str, ...], confidence: float, *, arms: int) -> _Draft:
     values: list[BlockValues] = []
     dropped = dict(pair.dropped)
     for block, (ours, theirs) in pair.done.items():
@@ -135,7 +136,7 @@ def _draft(
                 baseline_first=ours.planned.position < theirs.planned.position,
             )
         )
-    result = _estimate(values, pair, confidence, ordered=ordered)
+    result = _estimate(values, pair, confidence, arms)
     if isinstance(result, PairedResult) and result.order_confounded:
         first = pair.baseline if values[0].baseline_first else pair.candidate
         confounds = (*confounds, f"{first} ran first in every block that counts, so its place cannot be told from it")
@@ -151,17 +152,17 @@ def _draft(
     )
 
 
-def _estimate(
-    values: Sequence[BlockValues], pair: Pair, confidence: float, *, ordered: bool
-) -> PairedResult | NoEstimate:
+def _estimate(values: Sequence[BlockValues], pair: Pair, confidence: float, arms: int) -> PairedResult | NoEstimate:
     for one in values:
         for arm, value in ((pair.baseline, one.baseline), (pair.candidate, one.candidate)):
             if value <= 0:
                 return NoEstimate(f"{arm} has {value:g} in block {one.block}, and a ratio needs values above 0")
-    # More than two arms run in random order, in which a position is luck and not a plan.
-    positions = [one.order for one in values] if ordered else None
     return compare_paired(
-        [one.baseline for one in values], [one.candidate for one in values], positions, confidence=confidence
+        [one.baseline for one in values],
+        [one.candidate for one in values],
+        [one.order for one in values],
+        confidence=confidence,
+        arms=arms,
     )
 
 
@@ -187,7 +188,7 @@ def _within(estimate: Estimate, margin_pct: float) -> bool:
     return -margin <= estimate.low and estimate.high <= margin
 
 
-def _finish(draft: _Draft, p_holm: float | None, spec: Experiment, withheld: str | None) -> Comparison:
+def _finish(draft: _Draft, p_holm: float | None, spec: Experiment, withheld: str | None, arms: int) -> Comparison:
     level = decision_level(spec)
     verdict, reasons = _verdict(draft, p_holm, spec), tuple[str, ...]()
     if draft.confounds:
@@ -211,7 +212,7 @@ def _finish(draft: _Draft, p_holm: float | None, spec: Experiment, withheld: str
         pairs=len(draft.values),
         blocks=draft.values,
         dropped_blocks=draft.dropped,
-        blocks_needed=_blocks_needed(draft, spec) if verdict is Verdict.INCONCLUSIVE and not withheld else None,
+        blocks_needed=_blocks_needed(draft, spec, arms) if verdict is Verdict.INCONCLUSIVE and not withheld else None,
         verdict=verdict,
         reasons=reasons,
         provisos=draft.provisos,
@@ -270,16 +271,12 @@ def _sign_flip(draft: _Draft) -> float | None:
     return sign_flip_p([one.log_ratio for one in draft.values])
 
 
-def _blocks_needed(draft: _Draft, spec: Experiment) -> int | None:
-    """Blocks that find a change as large as the margin; where so many have run, one as large as the estimate."""
-    result, level = draft.result, decision_level(spec)
-    if isinstance(result, NoEstimate):
+def _blocks_needed(draft: _Draft, spec: Experiment, arms: int) -> int | None:
+    """For a primary metric only: whether another is decided hangs on all the others beside it (Holm)."""
+    if isinstance(draft.result, NoEstimate) or not draft.metric.primary:
         return None
-    for effect in (math.log1p(spec.decision.margin_pct / 100), abs(result.log_ratio.value)):
-        needed = blocks_needed(effect, result.sd, result.analysis, alpha=level) if effect else None
-        if needed is None or needed > result.blocks:
-            return needed
-    return None
+    margin = math.log1p(spec.decision.margin_pct / 100)
+    return blocks_needed(draft.result, margin, arms=arms, alpha=decision_level(spec))
 
 
 def _why_inconclusive(draft: _Draft, p_holm: float | None, spec: Experiment) -> str:

@@ -101,7 +101,9 @@ class Comparison(SpecModel):
         description="Smallest change so many blocks find with 80 % probability, percent.", examples=[0.9]
     )
     blocks_needed: int | None = Field(
-        description="For an inconclusive verdict: blocks that would decide with 80 % probability.", examples=[24]
+        description="For an inconclusive verdict of a primary metric: how many blocks would decide, in any way, with "
+        "80 % probability, given what these leave open of change and noise; null beyond 1000.",
+        examples=[24],
     )
     verdict: Verdict = Field(description="What it says of the candidate.", examples=["same"])
     within_margin: bool = Field(

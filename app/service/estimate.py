@@ -13,7 +13,7 @@ from app.spec.lifecycle import Status
 from app.spec.plan import TrialPlan
 from app.spec.resolution import ResolvedArm, ResolvedExperiment, resolve
 from app.stats.estimate import to_percent
-from app.stats.paired import Analysis
+from app.stats.paired import choose_analysis
 from app.stats.power import detectable_effect
 from app.store import experiments, trials
 from app.store.database import Database
@@ -93,18 +93,22 @@ def cost_of(db: Database, spec: Experiment, resolved: ResolvedExperiment, plan: 
         estimated_s=None if seconds is None else round(seconds, 1),
         estimated_gpu_s=round(seconds * gpus, 1) if seconds is not None and gpus else None,
         noise_pct=None if noise is None else round(noise.noise_pct, 3),
-        detectable_effect_pct=None if noise is None else _detectable_pct(noise.noise_pct, spec),
+        detectable_effect_pct=None if noise is None else detectable_pct(noise.noise_pct, spec, plan),
         based_on=None if found is None else found[0],
         reason=None if found else "no earlier experiment ran these arms with this model and workload",
     )
 
 
-def _detectable_pct(noise_pct: float, spec: Experiment) -> float | None:
-    blocks = spec.plan.blocks
-    if blocks < 2:
+def detectable_pct(noise_pct: float, spec: Experiment, plan: TrialPlan) -> float | None:
+    """The smallest change, percent, that the plan finds with 80 % probability; None for fewer than two blocks or arms.
+
+    `noise_pct`: standard deviation of one block's log ratio, in hundredths.
+    """
+    baseline, *candidates = plan.arms
+    if not candidates or spec.plan.blocks < 2:
         return None
-    analysis: Analysis = "narrower" if blocks >= 4 and blocks % 2 == 0 and len(spec.arms) == 2 else "paired"
-    effect = detectable_effect(noise_pct / 100.0, blocks, analysis, alpha=decision_level(spec))
+    analysis = choose_analysis(plan.orders(baseline, candidates[0]), len(plan.arms))
+    effect = detectable_effect(noise_pct / 100.0, spec.plan.blocks, analysis, alpha=decision_level(spec))
     return round(to_percent(effect), 3)
 
 

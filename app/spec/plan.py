@@ -61,6 +61,12 @@ class TrialPlan(SpecModel):
         """The trials that count."""
         return tuple(trial for trial in self.trials if trial.phase is Phase.MEASURED)
 
+    def orders(self, baseline: str, candidate: str) -> tuple[int, ...]:
+        """Block by block: +1 where the baseline runs before the candidate, -1 where it runs after it."""
+        places = {(trial.block, trial.arm): trial.position for trial in self.measured}
+        blocks = dict.fromkeys(trial.block for trial in self.measured)
+        return tuple(1 if places[block, baseline] < places[block, candidate] else -1 for block in blocks)
+
     @property
     def order(self) -> str:
         """The measured trials as letters, one per arm, with a `|` where all engines start anew: `ABBA|ABBA`."""

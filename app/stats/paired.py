@@ -4,9 +4,10 @@ Model: d_i = ln(candidate_i) - ln(baseline_i) = mu + s_i * pi + e_i for block i,
 first and -1 where the candidate did. mu is the log ratio; pi, the position effect, is what running second costs; e is
 independent noise. Whatever a block's two values share cancels, and a steady drift is part of pi.
 
-Three analyses, chosen by the orders that were run and never by the values:
+Three analyses, chosen (`choose_analysis`) by the orders that were run and never by the values:
 
-    paired     mean of d, n-1 degrees of freedom; where the order is unknown, drawn at random, or never changed
+    paired     mean of d, n-1 degrees of freedom; where the order is unknown, drawn at random (more than two arms), or
+               never changed
     crossover  mean of the two orders' means, variance pooled within the orders, n-2; where one order is more frequent
     narrower   both of these at the level that makes the narrower interval right (`two_intervals`); where neither is
 
@@ -65,13 +66,31 @@ class _Fit:
         return Estimate(self.value, self.value - half, self.value + half, confidence)
 
 
+def choose_analysis(orders: Sequence[int], arms: int = 2) -> Analysis:
+    """How blocks of these orders are analysed: +1 where the baseline ran first, -1 where the candidate did, 0 unknown.
+
+    `arms`: how many ran in every block. More than two run in random order, in which a place is luck and not a plan.
+    A choice that looked at the values would have to be paid for.
+    """
+    baseline_first, candidate_first = orders.count(1), orders.count(-1)
+    if arms > 2 or not baseline_first or not candidate_first or len(orders) == 2:
+        return "paired"
+    return "narrower" if baseline_first == candidate_first else "crossover"
+
+
 def compare_paired(
-    baseline: Sequence[float], candidate: Sequence[float], positions: Sequence[int] | None = None, *, confidence: float
+    baseline: Sequence[float],
+    candidate: Sequence[float],
+    positions: Sequence[int] | None = None,
+    *,
+    confidence: float,
+    arms: int = 2,
 ) -> PairedResult | NoEstimate:
     """The log ratio of two series of positive values, one of each per block.
 
     `positions` holds +1 for a block whose baseline ran first, -1 for one whose candidate did, or 0 throughout (as None)
-    where that is not known or has no meaning. No estimate for fewer than 2 blocks or a value that has no logarithm.
+    where that is not known; `arms` says how many ran in every block. No estimate for fewer than 2 blocks or a value
+    that has no logarithm.
     """
     if len(baseline) != len(candidate):
         raise ValueError(f"every block needs both values, got {len(baseline)} and {len(candidate)}")
@@ -81,19 +100,19 @@ def compare_paired(
         if min(pair) <= 0:
             return NoEstimate(f"block {index} has the value {min(pair):g}, and a ratio needs values above 0")
     differences = [math.log(after) - math.log(before) for before, after in zip(baseline, candidate, strict=True)]
-    return analyse_differences(differences, positions, confidence=confidence)
+    return analyse_differences(differences, positions, confidence=confidence, arms=arms)
 
 
 def analyse_differences(
-    differences: Sequence[float], positions: Sequence[int] | None = None, *, confidence: float
+    differences: Sequence[float], positions: Sequence[int] | None = None, *, confidence: float, arms: int = 2
 ) -> PairedResult | NoEstimate:
     """The same from one log ratio, or one contrast of logs, per block."""
     check_share("confidence", confidence)
     check_finite("differences", differences)
-    signs = _signs(positions, len(differences))
+    signs = _signs(positions if arms <= 2 else None, len(differences))
     if len(differences) < 2:
         return NoEstimate(f"fewer than 2 blocks ({len(differences)}): one difference does not show its own noise")
-    analysis = _choose(signs)
+    analysis = choose_analysis(signs, arms)
     paired = _paired(differences)
     if analysis == "paired":
         return _result(analysis, [paired], None, signs, confidence)
@@ -109,14 +128,6 @@ def _signs(positions: Sequence[int] | None, blocks: int) -> list[int]:
     if not (set(signs) <= {1, -1} or set(signs) <= {0}):
         raise ValueError(f"positions are +1 and -1, or all 0, got {signs}")
     return signs
-
-
-def _choose(signs: Sequence[int]) -> Analysis:
-    """From the orders alone: a choice that looked at the values would have to be paid for."""
-    baseline_first, candidate_first = signs.count(1), signs.count(-1)
-    if not baseline_first or not candidate_first or len(signs) == 2:
-        return "paired"
-    return "narrower" if baseline_first == candidate_first else "crossover"
 
 
 def _result(

@@ -10,21 +10,32 @@ import math
 from bisect import bisect_left
 from functools import lru_cache
 
+import numpy as np
+import numpy.typing as npt
+
 from app.stats.checks import check_blocks, check_share
-from app.stats.paired import Analysis
+from app.stats.paired import Analysis, PairedResult, choose_analysis
 from app.stats.student import t_quantile
 from app.stats.two_intervals import separate_level
 
+Array = npt.NDArray[np.float64]
+
 MOST_BLOCKS = 1000
+_GRID = 12  # equally likely values of the noise, and of the change for each: more change no count of the tests
+_NODES = 20
 
 
-def power_of(effect: float, sd: float, blocks: int, analysis: Analysis, *, alpha: float = 0.05) -> float:
-    """The probability that the interval at level `alpha` excludes 0 when the true log ratio is `effect`."""
-    check_share("alpha", alpha)
-    standard_error, df, level = _interval(sd, blocks, analysis, alpha)
-    if standard_error == 0:
-        return 1.0 if effect else 0.0
-    return _power(abs(effect) / standard_error, df, level)
+def chance_of_decision(
+    effect: float, sd: float, blocks: int, analysis: Analysis, *, margin: float = 0.0, alpha: float = 0.05
+) -> float:
+    """The probability that so many blocks decide when the true log ratio is `effect`.
+
+    They decide where the interval at level `alpha` excludes 0, or lies within ± `margin` (a log ratio). Without a
+    margin it is the power of the test.
+    """
+    return float(
+        _chances(np.array([effect]), np.array([_checked(sd)]), blocks, analysis, margin=margin, alpha=alpha)[0]
+    )
 
 
 def detectable_effect(sd: float, blocks: int, analysis: Analysis, *, alpha: float = 0.05, power: float = 0.8) -> float:
@@ -38,28 +49,82 @@ def detectable_effect(sd: float, blocks: int, analysis: Analysis, *, alpha: floa
 
 
 def blocks_needed(
-    effect: float, sd: float, analysis: Analysis, *, alpha: float = 0.05, power: float = 0.8
+    result: PairedResult, margin: float, *, arms: int = 2, alpha: float = 0.05, power: float = 0.8
 ) -> int | None:
-    """The fewest blocks that find the log ratio `effect` with probability `power`; None beyond 1000.
+    """How many blocks, more than have run, decide with probability `power` after a `result` that did not.
 
-    Even for `narrower`, whose blocks come in pairs.
+    None beyond 1000; even for two arms, whose orders alternate. They decide in whatever way: slower, faster or the same
+    within ± `margin` (a log ratio). Neither the true change nor the noise is known, so the chance is averaged over what
+    the blocks leave open of both, flat in the change and in the logarithm of the noise.
+    Source: the expected power of Spiegelhalter and Freedman, Statistics in Medicine 5 (1986) 1-13.
     """
-    if effect == 0:
-        raise ValueError("no number of blocks finds an effect of 0")
-    counts = range(_least_blocks(analysis), MOST_BLOCKS + 1, 2 if analysis == "narrower" else 1)
-    place = bisect_left(counts, power, key=lambda blocks: power_of(effect, sd, blocks, analysis, alpha=alpha))
+    check_share("alpha", alpha)
+    check_share("power", power)
+    effects, sds = _open_still(result)
+    step = 2 if arms <= 2 else 1
+    first = max(result.blocks + 1, 4 if arms <= 2 else 2)
+    counts = range(first + first % step, MOST_BLOCKS + 1, step)
+
+    def chance(blocks: int) -> float:
+        analysis = choose_analysis([1, -1] * (blocks // 2) + [1] * (blocks % 2), arms)
+        return float(_chances(effects, sds, blocks, analysis, margin=margin, alpha=alpha).mean())
+
+    place = bisect_left(counts, power, key=chance)
     return counts[place] if place < len(counts) else None
+
+
+def _open_still(result: PairedResult) -> tuple[Array, Array]:
+    """Equally likely pairs of true effect and true standard deviation, given the blocks."""
+    from scipy import special
+
+    grid = (np.arange(_GRID) + 0.5) / _GRID
+    sds = np.asarray(result.sd * np.sqrt(result.sd_df / special.chdtri(result.sd_df, grid)), dtype=np.float64)
+    error, _, _ = _interval(1.0, result.blocks, result.analysis, 0.05)
+    effects = result.log_ratio.value + np.outer(sds * error, special.ndtri(grid))
+    return np.asarray(effects.ravel(), dtype=np.float64), np.asarray(np.repeat(sds, _GRID), dtype=np.float64)
+
+
+def _chances(effects: Array, sds: Array, blocks: int, analysis: Analysis, *, margin: float, alpha: float) -> Array:
+    """`chance_of_decision`, one for each pair of effect and standard deviation."""
+    from scipy import special
+
+    check_share("alpha", alpha)
+    error, _, _ = _interval(1.0, blocks, analysis, alpha)
+    errors = np.maximum(sds * error, np.finfo(float).tiny)[:, None]
+    widths, weights = _half_widths(blocks, analysis, alpha)
+    halves, centres = errors * widths, np.abs(effects)[:, None]
+
+    def beyond(limit: Array) -> Array:
+        return np.asarray(special.ndtr((centres - limit) / errors) + special.ndtr((-centres - limit) / errors))
+
+    decided = np.where(halves <= margin / 2, 1.0, beyond(halves) + (1 - beyond(np.maximum(margin - halves, 0.0))))
+    return np.asarray(decided @ weights)
+
+
+@lru_cache(maxsize=1024)
+def _half_widths(blocks: int, analysis: Analysis, alpha: float) -> tuple[Array, Array]:
+    """What the interval's half width can come out as, in true standard errors, and how likely: Gauss-Legendre nodes."""
+    from scipy import special
+
+    _, df, level = _interval(1.0, blocks, analysis, alpha)
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    return t_quantile(level, df) * np.sqrt(np.asarray(special.chdtri(df, (1 - nodes) / 2)) / df), weights / 2
 
 
 def _least_blocks(analysis: Analysis) -> int:
     return {"paired": 2, "crossover": 3, "narrower": 4}[analysis]
 
 
+def _checked(sd: float) -> float:
+    if not (math.isfinite(sd) and sd >= 0):
+        raise ValueError(f"sd must be 0 or more, got {sd}")
+    return sd
+
+
 def _interval(sd: float, blocks: int, analysis: Analysis, alpha: float) -> tuple[float, int, float]:
     """Standard error, degrees of freedom and level of the interval that decides."""
     check_blocks(blocks, _least_blocks(analysis))
-    if not (math.isfinite(sd) and sd >= 0):
-        raise ValueError(f"sd must be 0 or more, got {sd}")
+    _checked(sd)
     if analysis == "paired":
         return sd / math.sqrt(blocks), blocks - 1, alpha
     fewer = blocks // 2

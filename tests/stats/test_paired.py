@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from app.stats.estimate import NoEstimate
-from app.stats.paired import PairedResult, analyse_differences, compare_paired
+from app.stats.paired import PairedResult, analyse_differences, choose_analysis, compare_paired
 
 ABBA = (1, -1, 1, -1, 1, -1)
 BASELINE = (2.12, 2.15, 2.13, 2.16, 2.11, 2.14)
@@ -49,6 +49,37 @@ def experiments(draw: st.DrawFn) -> tuple[list[float], list[float], list[int]]:
     shifts = draw(st.lists(values, min_size=blocks, max_size=blocks))
     noise = draw(st.lists(logs, min_size=blocks, max_size=blocks))
     return shifts, [v * math.exp(e) for v, e in zip(shifts, noise, strict=True)], positions
+
+
+# The choice
+
+
+@pytest.mark.parametrize(
+    ("orders", "arms", "analysis"),
+    [
+        ((1, -1), 2, "paired"),
+        ((1, -1, 1), 2, "crossover"),
+        ((1, -1, 1, -1), 2, "narrower"),
+        ((1, -1, 1, -1, 1), 2, "crossover"),
+        ((1, 1, 1, 1), 2, "paired"),
+        ((0, 0, 0, 0), 2, "paired"),
+        ((1, -1, 1, -1), 3, "paired"),
+    ],
+)
+def test_the_orders_and_the_number_of_arms_choose_the_analysis(
+    orders: tuple[int, ...], arms: int, analysis: str
+) -> None:
+    assert choose_analysis(orders, arms) == analysis
+    differences = [0.01 * block for block in range(len(orders))]
+    result = analyse_differences(differences, orders, confidence=0.95, arms=arms)
+    assert isinstance(result, PairedResult)
+    assert result.analysis == analysis
+
+
+def test_a_place_drawn_at_random_is_no_confound() -> None:
+    result = analyse_differences((0.01, 0.02, 0.03), (1, 1, 1), confidence=0.95, arms=3)
+    assert isinstance(result, PairedResult)
+    assert not result.order_confounded
 
 
 # Known values

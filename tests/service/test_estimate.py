@@ -1,0 +1,54 @@
+"""What a dry run promises, and that it is what the comparison will find."""
+
+from typing import Any
+
+import pytest
+
+from app.judge.comparison import compare
+from app.service.estimate import detectable_pct
+from app.spec.plan import Phase, plan_trials
+from app.spec.resolution import resolve
+from tests.builders import a_spec, a_trial
+
+ONE_ARM = [{"name": "sync", "profile": "vllm-sync"}]
+THREE_ARMS = [{"name": name, "profile": "vllm-sync"} for name in ("a", "b", "c")]
+
+
+def promised(noise_pct: float = 1.0, **changes: Any) -> float | None:
+    spec = a_spec(**changes)
+    return detectable_pct(noise_pct, spec, plan_trials(spec, resolve(spec)))
+
+
+@pytest.mark.parametrize(("blocks", "change_pct"), [(2, 12.24), (3, 10.53), (4, 3.56), (5, 1.98), (6, 1.66)])
+def test_two_arms_are_promised_what_the_analysis_of_their_orders_finds(blocks: int, change_pct: float) -> None:
+    assert promised(plan={"blocks": blocks}) == pytest.approx(change_pct, abs=0.02)
+
+
+def test_more_arms_run_in_random_order_and_are_promised_a_paired_t() -> None:
+    assert promised(arms=THREE_ARMS, plan={"blocks": 3}) == pytest.approx(3.32, abs=0.01)
+    assert promised(arms=THREE_ARMS, plan={"blocks": 5}) == pytest.approx(1.70, abs=0.01)
+
+
+def test_a_calibration_runs_its_arm_against_itself_and_is_promised_what_two_arms_are() -> None:
+    for blocks in (3, 6):
+        assert promised(arms=ONE_ARM, calibrate=True, plan={"blocks": blocks}) == promised(plan={"blocks": blocks})
+
+
+def test_one_arm_or_one_block_shows_nothing() -> None:
+    assert promised(arms=ONE_ARM) is None
+    assert promised(plan={"blocks": 1}) is None
+
+
+@pytest.mark.parametrize("blocks", [2, 3, 5, 6])
+@pytest.mark.parametrize("arms", [2, 3])
+def test_the_dry_run_and_the_comparison_agree(blocks: int, arms: int) -> None:
+    spec = a_spec(arms=THREE_ARMS[:arms], plan={"blocks": blocks}, decision={"margin_pct": 0.01})
+    plan = plan_trials(spec, resolve(spec))
+    trials = [
+        a_trial(one.arm, one.block, one.position, 100 + one.block**2 % 3 * (one.arm == "b"), slot=one.slot)
+        for one in plan.trials
+        if one.phase is Phase.MEASURED
+    ]
+    found = next(one for one in compare(spec, resolve(spec), trials, ()) if one.metric == "output_throughput")
+    assert found.sd_pct is not None
+    assert detectable_pct(found.sd_pct, spec, plan) == pytest.approx(found.detectable_effect_pct, abs=1e-3)
