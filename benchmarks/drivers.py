@@ -13,6 +13,7 @@ import asyncio
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -142,7 +143,7 @@ def run_pairs(driver: Any, bare: Bare, workload: Workload, settings: DriverSetti
             if is_bare:
                 times[True] = bare(driver, batch, sampling_params(batch, settings))
             else:
-                rollout = driver.rollout(batch, settings)
+                rollout = driver.rollout(batch, settings, nullcontext())
                 times[False], harness_s = makespan_s(rollout), rollout.harness.cpu_s
         if pair >= 0:
             kept.bare_s.append(times[True])

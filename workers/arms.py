@@ -8,7 +8,7 @@ import tempfile
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -97,19 +97,15 @@ class ArmActor:
             if reset_prefix_cache and not self._driver.reset_prefix_cache():
                 raise EngineDied("the engine refused to reset its prefix cache: requests are still running")
             if self._settings.simulated:
-                return TrialOutcome(self._driver.rollout(batch, settings), Conditions())
+                return TrialOutcome(self._driver.rollout(batch, settings, nullcontext()), Conditions())
             return self._measured(batch, settings)
 
         return self._call(run)
 
     def _measured(self, batch: Batch, settings: DriverSettings) -> TrialOutcome:
-        self._meter.begin()
-        try:
-            rollout = self._driver.rollout(batch, settings)
-        finally:
-            conditions = self._meter.end()
+        rollout = self._driver.rollout(batch, settings, self._meter)
         harness = dataclasses.replace(rollout.harness, cpu_s=rollout.harness.cpu_s + self._meter.cpu_s)
-        return TrialOutcome(dataclasses.replace(rollout, harness=harness), conditions)
+        return TrialOutcome(dataclasses.replace(rollout, harness=harness), self._meter.conditions)
 
     def sleep(self) -> None:
         """Free the GPU's memory."""

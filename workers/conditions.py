@@ -34,12 +34,22 @@ class _Reading:
 
 
 class ConditionsMeter:
-    """Reads the host before, during and after a trial, in the process that drives the arm's engine."""
+    """Reads the host before, during and after a trial, in the process that drives the arm's engine.
+
+    As a context it is open for a trial, and ``conditions`` are those of the last one.
+    """
 
     def __init__(self, gpus: Gpus) -> None:
         self._gpus = gpus
         self._unseen = [gpu.unseen() for gpu in gpus.known]
         self.cpu_s = 0.0  # what looking cost during the last trial
+        self.conditions = Conditions()
+
+    def __enter__(self) -> None:
+        self.begin()
+
+    def __exit__(self, *_: object) -> None:
+        self.conditions = self.end()
 
     def begin(self) -> None:
         """Read the host before a trial, once other arms' engines are at rest, and go on looking at it until ``end``."""

@@ -52,7 +52,7 @@ class EngineSample:
 class HarnessUse:
     """What the harness itself cost during the timed part of a trial."""
 
-    cpu_s: float  # CPU time of our own code between arrival and delivery
+    cpu_s: float  # CPU time of our own code between arrival and delivery, every output it handles included
     event_loop_lag_ms: float | None  # longest delay of a timer on the loop that serves the requests
     outputs: int  # objects handed over by the engine
 

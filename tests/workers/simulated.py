@@ -1,6 +1,7 @@
 """A pool of simulated engines without Ray: what `Engines` offers, in this process."""
 
 import dataclasses
+from contextlib import nullcontext
 
 from app.measure.records import Conditions
 from app.spec.experiment import DriverSettings, Experiment
@@ -41,7 +42,7 @@ class SimulatedEngineHandle:
         settling = all(request.max_tokens <= 16 for request in batch.requests)
         self._pool.journal.append(f"{'settle' if settling else 'run'} {self._arm}")
         busy = 90.0 if batch.slot in self._pool.disturbed_slots else 1.0
-        return TrialOutcome(self._engine.rollout(batch, settings), Conditions(other_cpu_pct=busy))
+        return TrialOutcome(self._engine.rollout(batch, settings, nullcontext()), Conditions(other_cpu_pct=busy))
 
 
 class SimulatedPool:

@@ -4,7 +4,7 @@ import dataclasses
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -50,7 +50,7 @@ class EngineInThisProcess:
     ) -> TrialOutcome:
         del reset, grace_s
         watch.begin_trial()
-        return TrialOutcome(self._engine.rollout(batch, settings), Conditions())
+        return TrialOutcome(self._engine.rollout(batch, settings, nullcontext()), Conditions())
 
     def kill(self) -> None:
         """Nothing outlives it."""

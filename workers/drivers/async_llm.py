@@ -1,10 +1,11 @@
 """vLLM's asynchronous `AsyncLLM`."""
 
 import asyncio
-import contextlib
 import threading
 import time
-from collections.abc import Coroutine
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
 from vllm.engine.arg_utils import AsyncEngineArgs
@@ -13,7 +14,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from app.errors import EngineDied
 from app.measure.records import HarnessUse, StartedArm
-from app.spec.experiment import AsyncLlmDriver, DriverSettings, OutputKind, Samples
+from app.spec.experiment import AsyncLlmDriver, DriverSettings
 from app.spec.resolution import ResolvedArm
 from workers.drivers import requests
 from workers.drivers.base import Batch, Rollout
@@ -23,7 +24,6 @@ from workers.engine_config import engine_arguments, resolved_arm
 T = TypeVar("T")
 
 _LAG_PERIOD_S = 0.05
-_SAMPLED = 64  # one in so many outputs is timed: reading the thread clock for each would itself be a cost
 
 
 class AsyncLlmEngine:
@@ -61,39 +61,38 @@ class AsyncLlmEngine:
         """Forget every cached prefix; False if the engine refuses."""
         return bool(self._await(self._engine.reset_prefix_cache()))
 
-    def rollout(self, batch: Batch, settings: DriverSettings) -> Rollout:
+    def rollout(self, batch: Batch, settings: DriverSettings, meter: AbstractContextManager[object]) -> Rollout:
         """Start one task per request and wait for all of them."""
         assert isinstance(settings, AsyncLlmDriver)  # noqa: S101 - arms share an engine only within one api
-        calls = requests.make_calls(batch, settings, requests.OUTPUT_KINDS[settings.output_kind])
-        streams = settings.output_kind is not OutputKind.FINAL_ONLY
-        keeps_gaps = streams and settings.samples is Samples.SEPARATE_REQUESTS
-        return self._await(self._rollout(calls, batch.concurrency, keeps_gaps))
-
-    async def _rollout(self, calls: list[requests.Call], concurrency: int | None, keeps_gaps: bool) -> Rollout:
         assert self._tap is not None  # noqa: S101 - set by start
+        calls = requests.make_calls(batch, settings, requests.OUTPUT_KINDS[settings.output_kind])
+        trial = _Trial(self._engine, batch.concurrency)
         self._tap.reset()
-        with requests.each_child_keeps_its_stats(self._engine.output_processor, calls):
-            trial = _Trial(self._engine, concurrency, keeps_gaps)
-            self._running = self._loop.create_task(trial.run(calls))
-            try:
-                await self._running
-                complete = True
-            except asyncio.CancelledError:
-                complete = False
-            except EngineDeadError as error:
-                raise EngineDied(f"the engine core died: {error}") from None
-            finally:
-                self._running = None
+        with requests.each_child_keeps_its_state(self._engine.output_processor, calls), meter:
+            complete = self._await(self._run(trial, calls))
         return Rollout(
             records=requests.records(calls, trial.began),
             timeline=self._tap.timeline(trial.began),
             harness=HarnessUse(
-                cpu_s=trial.cpu_s + self._tap.cpu_s,
+                cpu_s=trial.own_s + self._tap.cpu_s,
                 event_loop_lag_ms=1000.0 * trial.lag_s,
                 outputs=trial.outputs,
             ),
             complete=complete,
         )
+
+    async def _run(self, trial: "_Trial", calls: list[requests.Call]) -> bool:
+        """Whether the trial came to its end."""
+        self._running = self._loop.create_task(trial.run(calls))
+        try:
+            await self._running
+        except asyncio.CancelledError:
+            return False
+        except EngineDeadError as error:
+            raise EngineDied(f"the engine core died: {error}") from None
+        finally:
+            self._running = None
+        return True
 
     def progress(self) -> int:
         """Tokens generated since the engine started."""
@@ -121,21 +120,44 @@ class AsyncLlmEngine:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
 
+class _Slots:
+    """So many requests in flight at most. A request that needs a slot should start in the moment the slot is free."""
+
+    def __init__(self, limit: int) -> None:
+        self._semaphore = asyncio.Semaphore(limit)
+        self._limit = limit
+        self._freed: deque[float] = deque()
+
+    def open(self, now: float) -> None:
+        """All slots are free from now on."""
+        self._freed.extend([now] * self._limit)
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[float]:
+        """Hold a slot; since when it was free."""
+        async with self._semaphore:
+            try:
+                yield self._freed.popleft()
+            finally:
+                self._freed.append(time.monotonic())
+
+
 class _Trial:
     """The timed part: what runs here is on the hot path."""
 
-    def __init__(self, engine: AsyncLLM, concurrency: int | None, keeps_gaps: bool) -> None:
+    def __init__(self, engine: AsyncLLM, concurrency: int | None) -> None:
         self._engine = engine
-        self._keeps_gaps = keeps_gaps
-        self._slots = asyncio.Semaphore(concurrency) if concurrency else contextlib.nullcontext()
+        self._slots = _Slots(concurrency) if concurrency else None
         self.began = 0.0
-        self.cpu_s = 0.0
+        self.own_s = 0.0
         self.lag_s = 0.0
         self.outputs = 0
 
     async def run(self, calls: list[requests.Call]) -> None:
         """One task per call; the first failure cancels the rest."""
         self.began = time.monotonic()
+        if self._slots is not None:
+            self._slots.open(self.began)
         lag = asyncio.create_task(self._watch_lag())
         try:
             async with asyncio.TaskGroup() as group:
@@ -149,27 +171,20 @@ class _Trial:
     async def _call(self, call: requests.Call) -> None:
         if call.arrival_s:
             await asyncio.sleep(self.began + call.arrival_s - time.monotonic())
-        async with self._slots:
-            call.sent = time.monotonic()
-            async for output in self._engine.generate(call.prompt, call.params, call.request_id):
-                self.outputs += 1
-                if self.outputs % _SAMPLED:
-                    self._take(call, output)
-                else:
-                    before = time.thread_time()
-                    self._take(call, output)
-                    self.cpu_s += _SAMPLED * (time.thread_time() - before)
+        if self._slots is None:
+            await self._generate(call)
+        else:
+            async with self._slots.one() as call.arrived:
+                await self._generate(call)
 
-    def _take(self, call: requests.Call, output: Any) -> None:
-        if self._keeps_gaps:
-            requests.keep_chunk(call, output)
-            if not output.finished:
-                return
-        requests.take(call, output)
-        if output.finished:
-            delivered = time.monotonic()
-            for sample in call.samples:
-                sample.delivered = delivered
+    async def _generate(self, call: requests.Call) -> None:
+        call.sent = time.monotonic()
+        async for output in self._engine.generate(call.prompt, call.params, call.request_id):
+            now = time.monotonic()
+            requests.take(call, output, now)
+            self.outputs += 1
+            # Nothing in between waits, so this is our CPU time, read at a twentieth of what a thread's clock costs.
+            self.own_s += time.monotonic() - now
 
     async def _watch_lag(self) -> None:
         while True:

@@ -1,5 +1,6 @@
 """The one seam: what every way of driving vLLM offers."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -81,8 +82,11 @@ class Driver(Protocol):
         """Forget every cached prefix; False if the engine refuses."""
         ...
 
-    def rollout(self, batch: Batch, settings: DriverSettings) -> Rollout:
-        """Run the batch to its end, or until ``abort``."""
+    def rollout(self, batch: Batch, settings: DriverSettings, meter: AbstractContextManager[object]) -> Rollout:
+        """Run the batch to its end, or until ``abort``.
+
+        ``meter`` is open while requests run, and only then: making requests and records is no part of a trial.
+        """
         ...
 
     def progress(self) -> int:

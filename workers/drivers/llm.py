@@ -2,6 +2,9 @@
 
 import os
 import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
 
 from vllm import LLM
 from vllm.sampling_params import RequestOutputKind
@@ -52,18 +55,31 @@ class LlmEngine:
         """Forget every cached prefix; False if the engine refuses."""
         return bool(self._llm.reset_prefix_cache())
 
-    def rollout(self, batch: Batch, settings: DriverSettings) -> Rollout:
+    def rollout(self, batch: Batch, settings: DriverSettings, meter: AbstractContextManager[object]) -> Rollout:
         """Hand the whole batch over and step the engine until it is done."""
         assert isinstance(settings, LlmDriver)  # noqa: S101 - arms share an engine only within one api
         calls = requests.make_calls(batch, settings, RequestOutputKind.FINAL_ONLY)
         self._stop = False
         self._tap.reset()
-        with requests.each_child_keeps_its_stats(self._engine.output_processor, calls):
-            return self._run(calls)
-
-    def _run(self, calls: list[requests.Call]) -> Rollout:
-        engine = self._engine
+        with requests.each_child_keeps_its_state(self._engine.output_processor, calls), meter:
+            run = self._run(calls)
         by_id = {call.request_id: call for call in calls}
+        # The caller of LLM.generate has nothing until it returns: every sample is delivered then.
+        for output in run.finished:
+            requests.take(by_id[output.request_id], output, run.returned)
+        complete = not self._engine.has_unfinished_requests()
+        if not complete:
+            self._engine.abort_request(list(self._engine.output_processor.request_states), internal=True)
+        return Rollout(
+            records=requests.records(calls, run.began),
+            timeline=self._tap.timeline(run.began),
+            harness=HarnessUse(cpu_s=run.cpu_s, event_loop_lag_ms=None, outputs=len(run.finished)),
+            complete=complete,
+        )
+
+    def _run(self, calls: list[requests.Call]) -> "_Run":
+        """The timed part, step by step; ours is what is left of the thread's CPU time without vLLM's calls."""
+        engine = self._engine
         finished = []
         vllm_cpu_s = 0.0
         cpu_began = time.thread_time()
@@ -77,23 +93,8 @@ class LlmEngine:
             outputs = engine.step()
             vllm_cpu_s += time.thread_time() - before
             finished += [output for output in outputs if output.finished]
-        delivered = time.monotonic()
-        cpu_s = time.thread_time() - cpu_began - vllm_cpu_s + self._tap.cpu_s
-        # The caller of LLM.generate has nothing until it returns: every sample is delivered then.
-        for output in finished:
-            call = by_id[output.request_id]
-            requests.take(call, output)
-            for sample in call.samples:
-                sample.delivered = delivered
-        complete = not engine.has_unfinished_requests()
-        if not complete:
-            engine.abort_request(list(engine.output_processor.request_states), internal=True)
-        return Rollout(
-            records=requests.records(calls, began),
-            timeline=self._tap.timeline(began),
-            harness=HarnessUse(cpu_s=cpu_s, event_loop_lag_ms=None, outputs=len(finished)),
-            complete=complete,
-        )
+        returned = time.monotonic()
+        return _Run(began, returned, time.thread_time() - cpu_began - vllm_cpu_s + self._tap.cpu_s, finished)
 
     def progress(self) -> int:
         """Tokens generated since the engine started."""
@@ -114,3 +115,13 @@ class LlmEngine:
     def stop(self) -> None:
         """End the engine core."""
         self._engine.engine_core.shutdown()
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What is left of the timed part: moments of the monotonic clock, our CPU time, vLLM's outputs."""
+
+    began: float
+    returned: float
+    cpu_s: float
+    finished: list[Any]

@@ -28,11 +28,15 @@ class Sample:
     """What is known of one sample while it is generated."""
 
     request: Request
-    tokens: "array[int]" = field(default_factory=lambda: array("q"))
+    tokens: Sequence[int] = ()
     finish_reason: str | None = None
-    cached_tokens: int | None = None
-    stats: Any = None  # vLLM's RequestStateStats
+    prompt_tokens: int = 0  # of the prompt that the engine ran, not of the one it was asked to run
     delivered: float | None = None
+    # Who knows the sample's own stamps (`stats`) and cached tokens: vLLM's state of a child, if it is one of several.
+    # An output of several samples carries those of one of them, whichever came last.
+    child: Any = None
+    stats: Any = None  # vLLM's RequestStateStats
+    cached_tokens: int | None = None
     # Of a stream: engine time of a chunk's last token, and its tokens or, if cumulative, how many there are by then.
     chunks: list[tuple[float, Sequence[int] | int]] = field(default_factory=list)
 
@@ -46,7 +50,8 @@ class Call:
     params: SamplingParams
     arrival_s: float
     samples: list[Sample]
-    delta: bool  # whether an output holds new tokens only
+    kind: RequestOutputKind
+    arrived: float | None = None  # when it should have started, if that is known only during the trial
     sent: float = 0.0
 
 
@@ -67,7 +72,7 @@ def make_calls(batch: Batch, settings: LlmDriver | AsyncLlmDriver, kind: Request
             params=_sampling_params(group, batch, settings, kind),
             arrival_s=group[0].arrival_s,
             samples=[Sample(request) for request in group],
-            delta=kind is RequestOutputKind.DELTA,
+            kind=kind,
         )
         for group in groups
     ]
@@ -92,35 +97,35 @@ def _sampling_params(
     )
 
 
-def keep_chunk(call: Call, output: Any) -> None:
-    """Keep a streamed output of a call with one sample, to be read after the trial: this runs for every token.
+def take(call: Call, output: Any, now: float) -> None:
+    """Keep what an engine output says of the call's samples; those that are complete are delivered ``now``.
 
-    What vLLM goes on changing is read now: the stamps, and the tokens of a cumulative output.
+    Of a stream this runs for every token, so that chunks are only put aside, to be read after the trial; but what vLLM
+    goes on changing is read now: the stamps, and the tokens of a cumulative output.
     """
-    ids = output.outputs[0].token_ids
-    call.samples[0].chunks.append((output.metrics.last_token_ts, ids if call.delta else len(ids)))
-
-
-def take(call: Call, output: Any) -> None:
-    """Keep what an engine output says of the call's samples."""
     for completion in output.outputs:
         sample = call.samples[completion.index]
-        if call.delta and not sample.chunks:
-            sample.tokens.extend(completion.token_ids)
+        ids = completion.token_ids
+        if call.kind is RequestOutputKind.FINAL_ONLY:
+            sample.tokens = ids
+        else:
+            stats = output.metrics if sample.child is None else sample.child.stats
+            sample.chunks.append((stats.last_token_ts, ids if call.kind is RequestOutputKind.DELTA else len(ids)))
         if completion.finish_reason is not None:
+            sample.tokens = ids
             sample.finish_reason = completion.finish_reason
-            sample.cached_tokens = output.num_cached_tokens
-            if not call.delta:
-                sample.tokens.extend(completion.token_ids)
-            if len(call.samples) == 1:
-                sample.stats = output.metrics
+            sample.prompt_tokens = len(output.prompt_token_ids)
+            state = sample.child
+            sample.stats = output.metrics if state is None else state.stats
+            sample.cached_tokens = output.num_cached_tokens if state is None else state.num_cached_tokens
+            sample.delivered = now
 
 
 @contextmanager
-def each_child_keeps_its_stats(output_processor: Any, calls: Sequence[Call]) -> Iterator[None]:
-    """For requests with n > 1: vLLM reports the times of one child for the group; look at every child's own.
+def each_child_keeps_its_state(output_processor: Any, calls: Sequence[Call]) -> Iterator[None]:
+    """For requests with n > 1: vLLM reports times and cached tokens of one child for the group; keep every child's own.
 
-    Children register with the output processor one by one; their state, with its times, is picked up there.
+    Children register with the output processor one by one; their state, which holds both, is picked up there.
     """
     by_id = {call.request_id: call for call in calls if len(call.samples) > 1}
     if not by_id:
@@ -130,8 +135,8 @@ def each_child_keeps_its_stats(output_processor: Any, calls: Sequence[Call]) -> 
 
     def add_request(request: Any, prompt: Any, parent_req: Any, request_index: int, *rest: Any) -> None:
         register(request, prompt, parent_req, request_index, *rest)
-        call = by_id[request.external_req_id]
-        call.samples[request_index].stats = output_processor.request_states[request.request_id].stats
+        if (call := by_id.get(request.external_req_id)) is not None:
+            call.samples[request_index].child = output_processor.request_states[request.request_id]
 
     output_processor.add_request = add_request
     try:
@@ -157,12 +162,12 @@ def _record(call: Call, sample: Sample, began: float) -> RequestRecord:
         sample_index=request.sample_index,
         replica=0,
         turn=0,
-        prompt_tokens=len(request.prompt_token_ids),
+        prompt_tokens=sample.prompt_tokens,
         output_tokens=len(tokens),
         cached_tokens=sample.cached_tokens,
         finish_reason=sample.finish_reason,
         output_sha256=hashlib.sha256(tokens.tobytes()).hexdigest(),
-        arrived_s=request.arrival_s,
+        arrived_s=request.arrival_s if call.arrived is None else call.arrived - began,
         sent_s=call.sent - began,
         queued_s=_engine_time(stats, "queued_ts", began),
         scheduled_s=_engine_time(stats, "scheduled_ts", began),
@@ -175,8 +180,9 @@ def _record(call: Call, sample: Sample, began: float) -> RequestRecord:
 
 
 def _tokens(sample: Sample) -> "array[int]":
+    """All of a sample's tokens: of deltas those of all chunks, else those of the last output."""
     parts = [ids for _, ids in sample.chunks if not isinstance(ids, int)]
-    return array("q", chain.from_iterable(parts)) if parts else sample.tokens
+    return array("q", chain.from_iterable(parts) if parts else sample.tokens)
 
 
 def _engine_time(stats: Any, name: str, began: float) -> float | None:

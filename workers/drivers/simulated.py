@@ -4,6 +4,7 @@ import hashlib
 import random
 import threading
 import time
+from contextlib import AbstractContextManager
 
 from app.errors import EngineDied
 from app.measure.records import HarnessUse, RequestRecord, StartedArm
@@ -44,7 +45,7 @@ class SimulatedEngine:
         """There is none."""
         return True
 
-    def rollout(self, batch: Batch, settings: DriverSettings) -> Rollout:
+    def rollout(self, batch: Batch, settings: DriverSettings, meter: AbstractContextManager[object]) -> Rollout:
         """Records with the spec's timings; takes ``pace`` real seconds per simulated second."""
         assert isinstance(settings, SimulatedDriver)  # noqa: S101 - chosen by the api
         self._stop.clear()
@@ -57,7 +58,8 @@ class SimulatedEngine:
         )
         records = tuple(_record(request, settings, speed) for request in batch.requests)
         longest = max(record.delivered_s for record in records)
-        stopped = self._pass_time(longest * settings.pace, sum(record.output_tokens for record in records))
+        with meter:
+            stopped = self._pass_time(longest * settings.pace, sum(record.output_tokens for record in records))
         done = tuple(record for record in records if not stopped or record.delivered_s * settings.pace <= stopped)
         return Rollout(
             records=done,

@@ -21,7 +21,11 @@ def a_batch(*requests_: Request) -> Batch:
 
 def an_output(*completions: tuple[int, list[int], str | None], **changes: Any) -> Any:
     """What an engine delivers: (index, token ids, finish reason) per completion."""
-    fields: dict[str, Any] = {"num_cached_tokens": 0, "metrics": SimpleNamespace(first_token_ts=2.0)}
+    fields: dict[str, Any] = {
+        "num_cached_tokens": 0,
+        "prompt_token_ids": [7, 8, 9],
+        "metrics": SimpleNamespace(first_token_ts=2.0, last_token_ts=3.0),
+    }
     return SimpleNamespace(
         outputs=[SimpleNamespace(index=i, token_ids=ids, finish_reason=why) for i, ids, why in completions],
         **(fields | changes),
@@ -72,76 +76,111 @@ def streamed(chunks: list[list[int]]) -> list[Any]:
 
 
 @CHUNKS
-def test_streamed_chunks_add_up_to_the_same_tokens(kind: RequestOutputKind, chunks: list[list[int]]) -> None:
-    call = calls_of(kind)[0]
-    for output in streamed(chunks):
-        requests.take(call, output)
-    assert list(call.samples[0].tokens) == [1, 2, 3, 4]
-    assert call.samples[0].finish_reason == "length"
-
-
-@CHUNKS
-def test_chunks_that_were_kept_say_the_same_and_when(kind: RequestOutputKind, chunks: list[list[int]]) -> None:
+def test_streamed_chunks_say_the_same_as_one_output_and_when(kind: RequestOutputKind, chunks: list[list[int]]) -> None:
     call, plain = calls_of(kind)[0], calls_of(RequestOutputKind.FINAL_ONLY)[0]
-    for output in streamed(chunks):
-        requests.keep_chunk(call, output)
-    requests.take(call, output)
-    requests.take(plain, streamed([[1, 2, 3, 4]])[0])
-    call.samples[0].delivered = plain.samples[0].delivered = 2.0
+    for number, output in enumerate(streamed(chunks)):
+        requests.take(call, output, now=float(number))
+    requests.take(plain, streamed([[1, 2, 3, 4]])[0], now=2.0)
     (record,), (expected,) = requests.records([call], began=0.0), requests.records([plain], began=0.0)
     assert record.output_sha256 == expected.output_sha256
-    assert record.output_tokens == 4
+    assert (record.output_tokens, record.finish_reason, record.delivered_s) == (4, "length", 3.0)
     assert record.itl_ms == pytest.approx((5.0, 5.0, 20.0))
+    assert expected.itl_ms is None
 
 
 def test_a_list_that_vllm_goes_on_filling_is_read_at_once() -> None:
     call = calls_of(RequestOutputKind.CUMULATIVE)[0]
     growing = [1]
-    requests.keep_chunk(call, an_output((0, growing, None), metrics=SimpleNamespace(last_token_ts=1.0)))
+    requests.take(call, an_output((0, growing, None), metrics=SimpleNamespace(last_token_ts=1.0)), now=1.0)
     growing.append(2)
-    requests.keep_chunk(call, an_output((0, growing, None), metrics=SimpleNamespace(last_token_ts=1.5)))
-    call.samples[0].delivered = 2.0
+    requests.take(call, an_output((0, growing, "length"), metrics=SimpleNamespace(last_token_ts=1.5)), now=2.0)
     (record,) = requests.records([call], began=0.0)
     assert record.itl_ms == (500.0,)
 
 
-def test_a_sample_missing_from_the_last_chunk_keeps_what_it_had() -> None:
+def with_children(call: requests.Call) -> list[Any]:
+    """The call's samples, as vLLM's children of one request: each with a state of its own."""
+    for sample in call.samples:
+        sample.child = SimpleNamespace(stats=SimpleNamespace(last_token_ts=0.0), num_cached_tokens=0)
+    return [sample.child for sample in call.samples]
+
+
+def test_a_sample_of_several_is_delivered_when_it_is_complete_and_not_with_the_last() -> None:
     call = calls_of(RequestOutputKind.CUMULATIVE, Samples.N_PARAMETER)[0]
-    requests.take(call, an_output((0, [5], "length"), (1, [6], None)))
-    requests.take(call, an_output((1, [6, 7], "length")))
-    assert [list(sample.tokens) for sample in call.samples] == [[5], [6, 7]]
+    with_children(call)
+    requests.take(call, an_output((0, [5], "length"), (1, [6], None)), now=1.0)
+    requests.take(call, an_output((1, [6, 7], "length")), now=2.0)
+    records = requests.records([call], began=0.0)
+    assert [(record.output_tokens, record.delivered_s) for record in records] == [(1, 1.0), (2, 2.0)]
 
 
-def test_children_of_one_request_keep_their_own_times() -> None:
+@pytest.mark.parametrize("kind", [RequestOutputKind.DELTA, RequestOutputKind.CUMULATIVE])
+def test_every_sample_of_several_has_its_own_gaps(kind: RequestOutputKind) -> None:
+    call = calls_of(kind, Samples.N_PARAMETER)[0]
+    first, second = with_children(call)
+    for now, step in enumerate(([1.0, 1.5], [1.010, 1.530], [1.030, 1.540])):
+        first.stats.last_token_ts, second.stats.last_token_ts = step
+        ids = [now] if kind is RequestOutputKind.DELTA else list(range(now + 1))
+        why = "length" if now == 2 else None
+        # Whose metrics the output has is chance.
+        requests.take(call, an_output((0, ids, why), (1, ids, why), metrics=second.stats), now=float(now))
+    records = requests.records([call], began=0.0)
+    assert records[0].itl_ms == pytest.approx((10.0, 20.0))
+    assert records[1].itl_ms == pytest.approx((30.0, 10.0))
+    assert {record.output_tokens for record in records} == {3}
+
+
+def test_children_of_one_request_keep_their_own_times_and_cached_tokens() -> None:
     calls = calls_of(RequestOutputKind.FINAL_ONLY, Samples.N_PARAMETER)
     states: dict[str, Any] = {}
 
     def register(request: Any, *_: Any) -> None:
-        states[request.request_id] = SimpleNamespace(stats=request.request_id)
+        cached = len(states)
+        stats = SimpleNamespace(first_token_ts=1.0 + cached)
+        states[request.request_id] = SimpleNamespace(stats=stats, num_cached_tokens=cached)
 
     processor = SimpleNamespace(request_states=states, add_request=register)
-    with requests.each_child_keeps_its_stats(processor, calls):
+    with requests.each_child_keeps_its_state(processor, calls):
         for index in range(2):
             child = SimpleNamespace(request_id=f"{index}_0-0-x", external_req_id="0-0")
             processor.add_request(child, None, None, index)
-    assert [sample.stats for sample in calls[0].samples] == ["0_0-0-x", "1_0-0-x"]
+        processor.add_request(SimpleNamespace(request_id="1-0-x", external_req_id="1-0"), None, None, 0)
+    requests.take(calls[0], an_output((0, [5], "length"), (1, [6], "length"), num_cached_tokens=1), now=3.0)
+    records = requests.records(calls, began=0.0)
+    assert [(record.first_token_s, record.cached_tokens) for record in records] == [(1.0, 0), (2.0, 1)]
+
+
+def test_prompt_tokens_are_those_the_engine_ran() -> None:
+    (call,) = requests.make_calls(a_batch(a_request()), LlmDriver(), RequestOutputKind.FINAL_ONLY)
+    requests.take(call, an_output((0, [1], "length"), prompt_token_ids=[0, 7, 8, 9]), now=1.0)
+    (record,) = requests.records([call], began=0.0)
+    assert (len(call.samples[0].request.prompt_token_ids), record.prompt_tokens) == (3, 4)
 
 
 def test_times_are_relative_to_the_trial_and_unknown_ones_are_none() -> None:
     (call,) = requests.make_calls(a_batch(a_request()), LlmDriver(), RequestOutputKind.FINAL_ONLY)
     stats = SimpleNamespace(queued_ts=11.0, scheduled_ts=11.5, first_token_ts=12.0, last_token_ts=0.0)
-    requests.take(call, an_output((0, [1, 2, 3, 4], "length"), metrics=stats, num_cached_tokens=2))
-    call.sent, call.samples[0].delivered = 10.5, 13.0
+    call.sent = 10.5
+    requests.take(call, an_output((0, [1, 2, 3, 4], "length"), metrics=stats, num_cached_tokens=2), now=13.0)
     (record,) = requests.records([call], began=10.0)
     assert (record.sent_s, record.queued_s, record.scheduled_s, record.first_token_s) == (0.5, 1.0, 1.5, 2.0)
     assert (record.last_token_s, record.delivered_s, record.preemptions) == (None, 3.0, None)
     assert (record.output_tokens, record.cached_tokens, record.itl_ms) == (4, 2, None)
 
 
+def test_a_request_arrives_when_planned_or_when_the_trial_says() -> None:
+    calls = calls_of(RequestOutputKind.FINAL_ONLY)
+    calls[1].arrived = 12.5
+    for call in calls:
+        requests.take(call, an_output((0, [1], "length")), now=13.0)
+    assert [record.arrived_s for record in requests.records(calls, began=10.0)] == [0.0, 2.5, 0.0]
+
+
 def test_a_chunk_of_several_tokens_is_as_many_equal_gaps() -> None:
     (call,) = requests.make_calls(a_batch(a_request()), AsyncLlmDriver(), RequestOutputKind.DELTA)
-    call.samples[0].chunks += [(1.0, [1]), (1.010, [2]), (1.040, [3, 4, 5])]
-    call.samples[0].delivered = 2.0
+    for at, ids in ((1.0, [1]), (1.010, [2]), (1.040, [3, 4, 5])):
+        why = "length" if len(ids) == 3 else None
+        requests.take(call, an_output((0, ids, why), metrics=SimpleNamespace(last_token_ts=at)), now=2.0)
     (record,) = requests.records([call], began=0.0)
     assert record.itl_ms == pytest.approx((10.0, 10.0, 10.0, 10.0))
 
