@@ -15,7 +15,6 @@ from app.spec.plan import Phase, PlannedTrial, TrialPlan, remaining, repeat_bloc
 from workers.drivers.base import Batch, TrialOutcome
 from workers.watch import Watch
 
-_SETTLING_TOKENS = 16
 _MOST_FAILURES = 2  # of one arm in a row: an engine that dies again and again has a cause to be mended first
 
 
@@ -46,6 +45,10 @@ class Batches(Protocol):
 
     def batch(self, trial: PlannedTrial) -> Batch:
         """The requests of a trial."""
+        ...
+
+    def settling(self, trial: PlannedTrial) -> Batch:
+        """A short pass of the trial's shape that leaves nothing of use to it in the engine."""
         ...
 
 
@@ -126,23 +129,8 @@ class _Repeats:
 
 def _run(trial: PlannedTrial, engines: EnginePool, workload: Batches, rules: TrialRules, watch: Watch) -> TrialOutcome:
     engine, unsettled = engines.ready(trial.arm, trial.fresh_engine)
-    batch = workload.batch(trial)
     driver = rules.drivers[trial.arm]
     if unsettled:
         # The first pass after waking was 0.6 % slower on an H200; it is not measured.
-        engine.rollout(settling(batch), driver, True, watch, rules.cancel_grace_s)
-    return engine.rollout(batch, driver, rules.reset_prefix_cache, watch, rules.cancel_grace_s)
-
-
-def settling(batch: Batch) -> Batch:
-    """A short pass of the batch's shape: every request, a few tokens each, at once."""
-    requests = tuple(
-        dataclasses.replace(
-            request,
-            min_tokens=min(request.min_tokens, _SETTLING_TOKENS),
-            max_tokens=min(request.max_tokens, _SETTLING_TOKENS),
-            arrival_s=0.0,
-        )
-        for request in batch.requests
-    )
-    return dataclasses.replace(batch, slot=-1, requests=requests)
+        engine.rollout(workload.settling(trial), driver, True, watch, rules.cancel_grace_s)
+    return engine.rollout(workload.batch(trial), driver, rules.reset_prefix_cache, watch, rules.cancel_grace_s)

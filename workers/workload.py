@@ -4,6 +4,7 @@ Within a block every arm gets the same requests; across blocks they differ, so t
 carries over.
 """
 
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -38,6 +39,7 @@ Encode = Callable[[tuple[str, ...]], tuple[TokenIds, ...]]
 
 # Low ids are special tokens in most vocabularies; synthetic prompts keep clear of them.
 _FIRST_ORDINARY_TOKEN = 256
+_SETTLING_TOKENS = 16
 
 
 class Workload:
@@ -100,11 +102,38 @@ class Workload:
             concurrency=workload.arrival.limit if isinstance(workload.arrival, ConcurrencyArrival) else None,
         )
 
+    def settling(self, trial: PlannedTrial) -> Batch:
+        """A short pass of the trial's shape: every request, a few tokens each, at once, and other prompts.
+
+        The prompts are as long but share no prefix with the trial's, given ones included: were they the same, the pass
+        would fill the prefix cache for a trial that does not reset it.
+        """
+        batch = self.batch(trial)
+        rng = random.Random(f"{self._spec.plan.seed} settling {trial.phase} {trial.block}")  # noqa: S311 - not a secret
+        prompts = {request.prompt_index: request.prompt_token_ids for request in batch.requests}
+        firsts = {prompt[0] for prompt in prompts.values()}
+        ids = self._ordinary_tokens()
+        others: Sequence[int] = [token for token in ids if token not in firsts] or ids
+        drawn = {index: (rng.choice(others), *rng.choices(ids, k=len(prompt) - 1)) for index, prompt in prompts.items()}
+        requests = tuple(
+            dataclasses.replace(
+                request,
+                prompt_token_ids=drawn[request.prompt_index],
+                min_tokens=min(request.min_tokens, _SETTLING_TOKENS),
+                max_tokens=min(request.max_tokens, _SETTLING_TOKENS),
+                arrival_s=0.0,
+            )
+            for request in batch.requests
+        )
+        return dataclasses.replace(batch, slot=-1, requests=requests)
+
+    def _ordinary_tokens(self) -> range:
+        return range(min(_FIRST_ORDINARY_TOKEN, self._vocab_size - 1), self._vocab_size)
+
     def _synthetic(self, rng: random.Random) -> Sequence[TokenIds]:
         prompts = self._spec.workload.prompts
         assert isinstance(prompts, SyntheticPrompts)  # noqa: S101 - the others are given
-        low = min(_FIRST_ORDINARY_TOKEN, self._vocab_size - 1)
-        ids = range(low, self._vocab_size)
+        ids = self._ordinary_tokens()
         return [tuple(rng.choices(ids, k=draw(prompts.tokens, rng))) for _ in range(prompts.count)]
 
     def _lengths(self, rng: random.Random) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from app.spec.experiment import Experiment
 from app.spec.plan import Phase, PlannedTrial
 from app.spec.resolution import longest, resolve
 from app.spec.workload import Empirical, LogNormal, TokenDistribution, Uniform
-from tests.builders import a_spec, planned
+from tests.builders import a_simulated_spec, a_spec, planned
 from workers.drivers.base import Batch
 from workers.workload import Workload, draw
 
@@ -59,6 +59,28 @@ def test_no_prompt_comes_back_in_another_block_or_in_a_warm_up() -> None:
 def test_another_seed_draws_other_prompts() -> None:
     one, two = batch_of(a_spec(plan={"seed": 1})), batch_of(a_spec(plan={"seed": 2}))
     assert one.requests[0].prompt_token_ids != two.requests[0].prompt_token_ids
+
+
+GIVEN = {"source": "inline", "prompts": ["tell me a story", "tell me another", [300, 301, 302]]}
+
+
+@pytest.mark.parametrize("prompts", [{"source": "synthetic", "count": 4}, GIVEN])
+def test_the_settling_pass_has_the_trial_s_shape_and_none_of_its_prefixes(prompts: dict[str, Any]) -> None:
+    arrival = {"pattern": "poisson", "rate": 5.0}
+    spec = a_simulated_spec(workload={"prompts": prompts, "samples_per_prompt": 2, "arrival": arrival})
+    workload = Workload(spec, resolve(spec), 8192, bytes_as_tokens)
+    trial, settling = workload.batch(planned()), workload.settling(planned("async", position=1))
+    assert [len(r.prompt_token_ids) for r in settling.requests] == [len(r.prompt_token_ids) for r in trial.requests]
+    assert not {r.prompt_token_ids[0] for r in settling.requests} & {r.prompt_token_ids[0] for r in trial.requests}
+    assert settling.requests[0].prompt_token_ids == settling.requests[1].prompt_token_ids
+    assert {(r.max_tokens, r.arrival_s) for r in settling.requests} == {(16, 0.0)}
+
+
+def test_every_arm_of_a_block_settles_with_the_same_prompts_and_every_block_with_others() -> None:
+    workload = Workload(a_spec(), resolve(a_spec()), 8192, bytes_as_tokens)
+    first = workload.settling(planned(block=0)).requests
+    assert workload.settling(planned("async", block=0, position=1)).requests == first
+    assert workload.settling(planned(block=1)).requests != first
 
 
 def test_forced_lengths_are_exact() -> None:
