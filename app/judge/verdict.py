@@ -25,7 +25,11 @@ class Method(SpecModel):
     name: Literal["paired-log-t"] = Field(
         "paired-log-t", description="docs/method.md describes it.", examples=["paired-log-t"]
     )
-    version: Literal[1] = Field(1, description="Raised whenever the same values would give another answer.")
+    version: Literal[1, 2] = Field(
+        2,
+        description="Raised whenever the same records would give another answer. 2: latencies count from `arrived` "
+        "instead of `sent`, and `client_queue_ms` is compared.",
+    )
 
 
 class BlockValues(SpecModel):

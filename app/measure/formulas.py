@@ -1,4 +1,8 @@
-"""How each metric is computed from one trial; the formulas in words are in `metrics.METRICS`."""
+"""How each metric is computed from one trial; the formulas in words are in `metrics.METRICS`.
+
+Latencies count from `arrived`, when a request should have started: a client that is late in sending would otherwise
+hide the wait it causes (coordinated omission).
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -81,8 +85,10 @@ def output_throughput_per_gpu(view: TrialView) -> float:
 
 
 def ttft_ms(view: TrialView) -> Floats:
-    """Time to first token: `first_token - sent`, by the engine's clock, so that it exists in every mode."""
-    return 1000.0 * (view.known("first_token_s") - view.columns.sent_s)
+    """Time to first token: `first_token - arrived`. The first token by the engine's clock, so that it exists in every
+    mode.
+    """
+    return 1000.0 * (view.known("first_token_s") - view.columns.arrived_s)
 
 
 def tpot_ms(view: TrialView) -> Floats:
@@ -96,7 +102,8 @@ def tpot_ms(view: TrialView) -> Floats:
 
 def itl_ms(view: TrialView) -> Floats:
     """Inter-token latency: the gaps between tokens of all samples, pooled; where the arm streams. A chunk of k tokens
-    is k equal gaps.
+    is k equal gaps. Its percentiles need as many samples as those of other metrics, because one stalled sample has many
+    long gaps.
     """
     gaps = view.columns.itl_ms
     if gaps is None:
@@ -107,13 +114,13 @@ def itl_ms(view: TrialView) -> Floats:
 
 
 def e2el_ms(view: TrialView) -> Floats:
-    """End-to-end latency: `delivered - sent`."""
-    return 1000.0 * (view.columns.delivered_s - view.columns.sent_s)
+    """End-to-end latency: `delivered - arrived`."""
+    return 1000.0 * (view.columns.delivered_s - view.columns.arrived_s)
 
 
 def engine_e2el_ms(view: TrialView) -> Floats:
-    """End-to-end latency in the engine: `last_token - sent`."""
-    return 1000.0 * (view.known("last_token_s") - view.columns.sent_s)
+    """Latency until the engine is done: `last_token - arrived`."""
+    return 1000.0 * (view.known("last_token_s") - view.columns.arrived_s)
 
 
 def delivery_ms(view: TrialView) -> Floats:
@@ -129,7 +136,9 @@ def queue_ms(view: TrialView) -> Floats:
 
 
 def client_queue_ms(view: TrialView) -> Floats:
-    """Waiting before the engine: `sent - arrived`. How the arm sends is its design, so it is not compared."""
+    """Waiting before the engine: `sent - arrived`. A request should start with its batch, at the time drawn for it or,
+    where so many may be in flight, in the moment a slot is free.
+    """
     return 1000.0 * (view.columns.sent_s - view.columns.arrived_s)
 
 
@@ -255,7 +264,7 @@ def energy_j_per_output_token(view: TrialView) -> float:
 
 
 def request_goodput(view: TrialView) -> float:
-    """Samples within all of `decision.service_levels`, per `duration_s`."""
+    """Samples within all of `decision.service_levels`, per `duration_s`; latencies count from `arrived`."""
     levels = view.service_levels
     good = np.ones(len(view.columns), dtype=bool)
     if levels.ttft_ms is None and levels.tpot_ms is None and levels.e2el_ms is None:

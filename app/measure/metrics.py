@@ -133,7 +133,11 @@ def measure(view: TrialView) -> tuple[dict[str, float | None], dict[str, str]]:
         except NoValue as none:
             values: dict[str, float | str] = dict.fromkeys(metric.value_keys, str(none))
         else:
-            values = {metric.key: measured} if isinstance(measured, float) else dict(_statistics(metric.key, measured))
+            values = (
+                {metric.key: measured}
+                if isinstance(measured, float)
+                else dict(_statistics(metric.key, measured, len(view.columns)))
+            )
         for key, value in values.items():
             metrics[key] = None if isinstance(value, str) else value
             if isinstance(value, str):
@@ -147,14 +151,20 @@ def _why_nothing(result: TrialResult) -> str | None:
     return None if result.records else "no sample was generated"
 
 
-def _statistics(key: str, values: Floats) -> Iterator[tuple[str, float | str]]:
-    """A value per statistic, or the reason why there is none."""
+def _statistics(key: str, values: Floats, samples: int) -> Iterator[tuple[str, float | str]]:
+    """A value per statistic, or the reason why there is none.
+
+    A percentile rests on no more values than there are samples: of the gaps of one sample, many can be long at once.
+    """
+    independent = min(len(values), samples)
     yield f"{key}.mean", float(values.mean())
     yield f"{key}.std", float(values.std(ddof=1)) if len(values) > 1 else "one value has no spread"
-    asked = {name: percent for name, percent in PERCENTILES.items() if not why_no_percentile(len(values), percent)}
+    asked = {name: percent for name, percent in PERCENTILES.items() if not why_no_percentile(independent, percent)}
     found = dict(zip(asked, np.percentile(values, list(asked.values())).tolist(), strict=True))
     for name, percent in PERCENTILES.items():
-        yield f"{key}.{name}", found[name] if name in found else why_no_percentile(len(values), percent) or ""
+        why = why_no_percentile(independent, percent)
+        pooled = f" samples with {len(values)} between them" if independent < len(values) else ""
+        yield f"{key}.{name}", found[name] if why is None else why + pooled
 
 
 # --- the table -----------------------------------------------------------------------------------------------------
@@ -183,10 +193,10 @@ _ROWS = (
     Metric(formulas.tpot_ms, "Time per output token", "ms", Better.LOWER, Kind.DISTRIBUTION),
     Metric(formulas.itl_ms, "Inter-token latency", "ms", Better.LOWER, Kind.DISTRIBUTION),
     Metric(formulas.e2el_ms, "End-to-end latency", "ms", Better.LOWER, Kind.DISTRIBUTION),
-    Metric(formulas.engine_e2el_ms, "Latency in the engine", "ms", Better.LOWER, Kind.DISTRIBUTION),
+    Metric(formulas.engine_e2el_ms, "Latency until the engine is done", "ms", Better.LOWER, Kind.DISTRIBUTION),
     Metric(formulas.delivery_ms, "Delivery delay", "ms", Better.LOWER, Kind.DISTRIBUTION, compared=False),
     Metric(formulas.queue_ms, "Engine queue", "ms", Better.LOWER, Kind.DISTRIBUTION),
-    Metric(formulas.client_queue_ms, "Client queue", "ms", Better.LOWER, Kind.DISTRIBUTION, compared=False),
+    Metric(formulas.client_queue_ms, "Client queue", "ms", Better.LOWER, Kind.DISTRIBUTION),
     Metric(formulas.time_to_50pct_s, "Half of the tokens out", "s", Better.LOWER, Kind.SCALAR),
     Metric(formulas.time_to_90pct_s, "90 % of the tokens out", "s", Better.LOWER, Kind.SCALAR),
     Metric(formulas.tail_bubble_pct, "Tail bubble", "%", Better.LOWER, Kind.SCALAR),

@@ -99,7 +99,7 @@ def test_the_answer_has_the_keys_the_contract_promises() -> None:
     assert wire["parity"]["declared"][0]["key"] == "driver.api"
     assert wire["fairness"]["output_tokens"] == {"sync": 240, "async": 240}
     assert wire["explanation"] is None
-    assert wire["method"] == {"name": "paired-log-t", "version": 1}
+    assert wire["method"] == {"name": "paired-log-t", "version": 2}
     assert wire["environment"]["vllm"] == "0.32.0"
 
 

@@ -59,8 +59,32 @@ def test_without_a_gpu_there_is_no_throughput_per_gpu() -> None:
 # --- latencies -----------------------------------------------------------------------------------------------------
 
 
-def test_time_to_first_token_runs_from_sent_to_the_engines_first_token() -> None:
+def test_time_to_first_token_runs_from_arrival_to_the_engines_first_token() -> None:
     assert values_of(a_record(start=100, first=110))["ttft_ms.p50"] == 10_000
+
+
+def test_latencies_count_from_when_a_request_should_have_started() -> None:
+    late = a_record(arrived_s=1.0, sent_s=3.0, first=4.0, last=6.0, delivered=7.0)
+    metrics = values_of(late)
+    assert metrics["ttft_ms.p50"] == 3000
+    assert metrics["engine_e2el_ms.p50"] == 5000
+    assert metrics["e2el_ms.p50"] == 6000
+    assert metrics["client_queue_ms.p50"] == 2000
+
+
+def test_the_client_s_queue_is_compared_like_any_metric() -> None:
+    assert METRICS["client_queue_ms"].compared_keys == (
+        "client_queue_ms.p50",
+        "client_queue_ms.p90",
+        "client_queue_ms.p99",
+    )
+
+
+def test_a_late_client_misses_the_service_level_that_its_request_would_have_met() -> None:
+    prompt = a_record(first=1.0, last=2.0)
+    late = a_record(arrived_s=0.0, sent_s=5.0, first=6.0, last=7.0, sample_index=1)
+    metrics = values_of(prompt, late, levels=ServiceLevels(e2el_ms=2000))
+    assert metrics["request_goodput"] == pytest.approx(1 / 7)
 
 
 def test_time_per_output_token_leaves_out_the_first_token() -> None:
@@ -79,6 +103,13 @@ def test_inter_token_latency_pools_the_gaps_of_all_samples() -> None:
     metrics = values_of(a_record(itl_ms=(1.0, 2.0, 3.0)), a_record(itl_ms=(10.0,), sample_index=1))
     assert metrics["itl_ms.mean"] == 4.0
     assert metrics["itl_ms.p50"] == 2.5
+
+
+def test_gaps_of_few_samples_have_no_percentile_however_many_there_are() -> None:
+    stalled = (a_record(itl_ms=(1.0,) * 700), a_record(itl_ms=(500.0,) * 700, sample_index=1))
+    assert values_of(*stalled)["itl_ms.p99"] is None
+    assert missing_of(*stalled)["itl_ms.p99"] == "p99 needs 662 values, got 2 samples with 1400 between them"
+    assert values_of(*stalled)["itl_ms.p50"] is not None
 
 
 def test_an_arm_that_does_not_stream_has_no_inter_token_latency() -> None:

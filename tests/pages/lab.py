@@ -379,7 +379,7 @@ def from_a_newer_version(db: Database) -> ExperimentId:
     def newer(document: dict[str, Any]) -> dict[str, Any]:
         document["waterfall"] = {"steps": [1, 2]}
         document["explanation"] = {"causes": []}
-        document["method"] = {"name": "paired-log-t", "version": 2}
+        document["method"] = {"name": "paired-log-t", "version": 3}
         document["warnings"].append({"code": "moonlight", "detail": "A full moon.", "arm": None})
         document["comparisons"][1]["verdict"] = "much_slower"
         document["comparisons"][0]["bayes_factor"] = 3.2

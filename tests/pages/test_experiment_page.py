@@ -136,7 +136,7 @@ def test_results_of_a_newer_version_say_what_is_not_shown(client: TestClient, la
     text = page(client, f"/experiments/{lab['newer']}")
     assert "waterfall" in text
     assert "parity.equal" in text
-    assert "method paired-log-t 2" in text
+    assert "method paired-log-t 3" in text
 
 
 def rewritten(lab: Lab, **changes: object) -> str:

@@ -42,10 +42,15 @@ def parent(document: Any, path: tuple[Any, ...]) -> Any:
     return document
 
 
+def test_results_of_the_first_method_are_read_whole(document: dict[str, Any]) -> None:
+    reading = read_results(document | {"method": {"name": "paired-log-t", "version": 1}}, KNOWN)
+    assert (reading.notes, reading.method) == ((), "paired-log-t 1")
+
+
 def test_results_of_this_version_are_read_whole(document: dict[str, Any]) -> None:
     reading = read_results(document, KNOWN)
     assert reading.notes == ()
-    assert reading.method == "paired-log-t 1"
+    assert reading.method == "paired-log-t 2"
     assert reading.results.status is Status.SUCCEEDED
 
 
@@ -58,10 +63,10 @@ def test_nothing_at_all_is_still_results() -> None:
 
 
 def test_unknown_keys_are_named_and_left_out(document: dict[str, Any]) -> None:
-    newer = document | {"waterfall": {}, "method": {"name": "paired-log-t", "version": 2}}
+    newer = document | {"waterfall": {}, "method": {"name": "paired-log-t", "version": 3}}
     reading = read_results(newer, KNOWN)
     assert "waterfall" in reading.notes[0]
-    assert reading.method == "paired-log-t 2"
+    assert reading.method == "paired-log-t 3"
     assert len(reading.results.comparisons) == len(document["comparisons"])
 
 
