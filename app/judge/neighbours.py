@@ -7,6 +7,7 @@ from app.measure.metrics import TrialSummary
 from app.measure.records import Conditions, GpuConditions, Neighbour, Unseen
 
 BUSY_PCT = 1.0  # of a trial: what a neighbour may take of a GPU's SMs, or keep its memory at work, and count as idle
+UNEQUAL = 0.2  # of the larger share: what two arms' shares of a neighbour that is always busy may differ
 
 Trials = tuple[TrialSummary, TrialSummary]
 Gpus = tuple[GpuConditions, GpuConditions]
@@ -59,10 +60,16 @@ def _on_one_side(pairs: Sequence[Gpus], side: int, name: str) -> str | None:
 
 def _unequal_shares(pairs: Sequence[Gpus], names: Sequence[str]) -> Iterator[str]:
     shares = [(_share(one), _share(other)) for one, other in pairs]
-    if shares and abs(median(other - one for one, other in shares)) > BUSY_PCT:
-        ours, theirs = (median(side) for side in zip(*shares, strict=True))
+    if not shares:
+        return
+    ours, theirs = (median(side) for side in zip(*shares, strict=True))
+    apart = abs(median(other - one for one, other in shares))
+    if apart > max(BUSY_PCT, UNEQUAL * max(ours, theirs)):
+        every = [one for pair in pairs for gpu in pair for one in gpu.neighbours]
+        worst = max(every, key=lambda one: one.sm_pct or 0.0)
+        others = " and others" if len({one.pid for one in every}) > 1 else ""
         yield (
-            f"other processes took {ours:.0f} % of the SM time of GPU {pairs[0][0].gpu} during the trials of "
+            f"{who(worst)}{others} took {ours:.0f} % of the SM time of GPU {pairs[0][0].gpu} during the trials of "
             f"{names[0]} and {theirs:.0f} % during those of {names[1]}"
         )
 

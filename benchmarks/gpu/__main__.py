@@ -4,9 +4,10 @@ Starts the real service on SQLite in DIR, submits the parts' experiments one aft
 results, request records and report page. DIR/digest.json and DIR/tables.md hold what all calls with that DIR found.
 
 A part is experiment `a`, `b4`, `b32`, `b256` (noise; sync against async), `c-limits`, `c-engine`, `c-n`, `c-cache`
-(planted settings), `d2048`, `d8192` (output length), or a cost: `e-llm`, `e-async` (the harness against a bare loop),
-`e-fresh` (fresh processes against the service). Each takes less than 9 minutes on an H200 whose disk and compile cache
-are warm, but `e-fresh`, which goes on where it was when it is called again. All parts run where none is named.
+(planted settings), `n-quiet`, `n-arm`, `n-trials`, `n-start`, `n-copies` (nobody else on the GPU, and somebody planted
+there), `d2048`, `d8192` (output length), or a cost: `e-llm`, `e-async` (the harness against a bare loop), `e-fresh`
+(fresh processes against the service). Each takes less than 9 minutes on an H200 whose disk and compile cache are warm,
+but `e-fresh`, which goes on where it was when it is called again. All parts run where none is named.
 """
 
 import argparse

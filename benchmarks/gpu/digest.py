@@ -10,7 +10,7 @@ from app.measure.records import EngineSample, RequestRecord, StartedArm
 from benchmarks.gpu.expectations import judge
 from benchmarks.gpu.naps import beside_trials, naps
 from benchmarks.gpu.parts import Part
-from benchmarks.gpu.telemetry import Smi, against_smi, timeline, times
+from benchmarks.gpu.telemetry import Smi, against_smi, gpus, timeline, times
 
 Object = dict[str, Any]
 
@@ -72,6 +72,7 @@ def digest(part: Part, found: Evidence) -> Object:
             "times": times([record for records, _ in found.rollouts for record in records]),
             "timeline": timeline(found.rollouts),
             "nvml": against_smi(found.trials, found.smi),
+            "gpus": gpus(found.trials),
         },
     }
 

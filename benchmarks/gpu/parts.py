@@ -1,7 +1,8 @@
 """The experiments to run: `parts.yaml` says what each is for, `specs/` holds what is submitted."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, TypeAdapter
 
@@ -33,6 +34,25 @@ class Expected(SpecModel):
     bare: Bare | None = None
 
 
+FROM_THE_START = "start"  # of a neighbour: before any engine does
+DURING_TRIALS = "trials"
+
+
+class Neighbour(SpecModel):
+    """A process that works on the GPU meanwhile and is none of the service's."""
+
+    does: Literal["matmuls", "copies"] = Field(description="Kernels it runs.")
+    during: str = Field(description="`start`: before any engine starts and ever after; `trials`; or an arm.")
+
+
+def wants(during: str, progress: Mapping[str, Any] | None) -> bool:
+    """Whether a neighbour works now, by the progress of the experiment that runs."""
+    if during == FROM_THE_START:
+        return True
+    current = None if progress is None else progress["current"]
+    return current is not None and during in (DURING_TRIALS, current["arm"])
+
+
 class Part(SpecModel):
     """One experiment."""
 
@@ -41,11 +61,13 @@ class Part(SpecModel):
     trial_s: dict[str, float] = Field(description="Seconds a trial of each arm takes, for the estimate.")
     graphs: tuple[str, ...] = Field(description="Graphs vLLM compiles for it; the first part to need one pays for it.")
     expect: tuple[Expected, ...]
+    of: str | None = Field(None, description="The spec it shares with others; one of its own name where there is none.")
+    neighbour: Neighbour | None = None
 
     @property
     def spec(self) -> dict[str, Any]:
         """What is submitted."""
-        document = load_yaml((HERE / "specs" / f"{self.name}.yaml").read_text()).value
+        document = load_yaml((HERE / "specs" / f"{self.of or self.name}.yaml").read_text()).value
         assert isinstance(document, dict)  # noqa: S101 - our own file
         return document
 

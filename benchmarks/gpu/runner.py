@@ -17,6 +17,7 @@ from benchmarks.gpu import fresh, harness
 from benchmarks.gpu.budget import Deadline, estimate_s, fit
 from benchmarks.gpu.digest import digest
 from benchmarks.gpu.ledger import Ledger
+from benchmarks.gpu.neighbour import beside
 from benchmarks.gpu.parts import PARTS, Part, changed, plan_of
 from benchmarks.gpu.service import CLOSING_S, Lab, engine_logs_since, serving
 from benchmarks.gpu.telemetry import sampling
@@ -91,7 +92,7 @@ class Runner(AbstractContextManager["Runner"]):
             f"about {found.estimate_s:.0f} s (by an earlier experiment: {rehearsal['estimated_s']})",
             flush=True,
         )
-        with sampling(smi):
+        with sampling(smi), beside(part.neighbour, lab.client.url, folder / "neighbour.log"):
             experiment = lab.run(found.spec, self._deadline)
         for log in engine_logs_since(began):
             shutil.copy(log, folder / "engines")

@@ -4,7 +4,7 @@ import os
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from pathlib import Path
 from shutil import which
@@ -44,6 +44,19 @@ def timeline(trials: Sequence[tuple[Sequence[RequestRecord], Sequence[EngineSamp
         "longest_sample_tokens": max((r.output_tokens for records, _ in trials for r in records), default=0),
         "steps_per_trial": mean(len(samples) for _, samples in trials) if trials else None,
     }
+
+
+# --- conditions ----------------------------------------------------------------------------------------------------
+
+
+def gpus(trials: Iterable[TrialSummary]) -> list[dict[str, Any]]:
+    """The conditions of every GPU in every measured trial, as they are stored."""
+    return [
+        {"block": trial.planned.block, "arm": trial.planned.arm} | asdict(gpu)
+        for trial in trials
+        if trial.planned.phase is Phase.MEASURED and trial.conditions is not None
+        for gpu in trial.conditions.gpus
+    ]
 
 
 # --- nvidia-smi ----------------------------------------------------------------------------------------------------

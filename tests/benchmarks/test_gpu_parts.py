@@ -1,21 +1,24 @@
 """The parts of benchmarks.gpu: what they submit, and what fits before a deadline."""
 
+from typing import Any
+
 import pytest
 
+from app.judge.verdict import Verdict
 from benchmarks.gpu.budget import COLD_HOST_S, FIRST_SLEEP_S, GRAPH_S, Deadline, estimate_s, fit, swaps
-from benchmarks.gpu.parts import HERE, PARTS, Part, changed, experiment_of, plan_of
+from benchmarks.gpu.parts import HERE, PARTS, Part, changed, experiment_of, plan_of, wants
 
 EVERY_PART = pytest.mark.parametrize("part", PARTS.values(), ids=lambda part: part.name)
 KNOWN = {graph for part in PARTS.values() for graph in part.graphs}
 
 
 def test_every_spec_belongs_to_a_part() -> None:
-    assert {path.stem for path in (HERE / "specs").glob("*.yaml")} == set(PARTS)
+    assert {path.stem for path in (HERE / "specs").glob("*.yaml")} == {part.of or part.name for part in PARTS.values()}
 
 
 @EVERY_PART
 def test_a_spec_begins_with_why_and_is_an_experiment(part: Part) -> None:
-    assert (HERE / "specs" / f"{part.name}.yaml").read_text().startswith("# ")
+    assert (HERE / "specs" / f"{part.of or part.name}.yaml").read_text().startswith("# ")
     spec = experiment_of(part.spec)
     assert spec.name
     assert not spec.workload.sampling.per_request_seed
@@ -56,6 +59,43 @@ def test_a_smaller_machine_gets_a_smaller_experiment() -> None:
 
 def test_a_planted_null_survives_a_smaller_machine() -> None:
     assert changed(PARTS["c-limits"].spec, model="tiny-qwen2")["engine"]["max_num_seqs"] is None
+
+
+# --- neighbours ----------------------------------------------------------------------------------------------------
+
+RUNS_DELTA = {"current": {"arm": "delta", "block": 0}}
+
+
+@pytest.mark.parametrize(
+    ("during", "progress", "works"),
+    [
+        ("delta", RUNS_DELTA, True),
+        ("final", RUNS_DELTA, False),
+        ("trials", RUNS_DELTA, True),
+        ("trials", {"current": None}, False),
+        ("trials", None, False),
+        ("start", None, True),
+    ],
+)
+def test_a_neighbour_works_when_it_is_told_to(during: str, progress: dict[str, Any] | None, works: bool) -> None:
+    assert wants(during, progress) is works
+
+
+@EVERY_PART
+def test_a_neighbour_waits_for_an_arm_that_exists(part: Part) -> None:
+    assert part.neighbour is None or part.neighbour.during in ("start", "trials", *plan_of(part.spec).arms)
+
+
+@EVERY_PART
+def test_no_verdict_is_expected_beside_a_neighbour_but_that_there_can_be_none(part: Part) -> None:
+    if part.neighbour is not None:
+        assert all(expected.because == "another process" for expected in part.expect)
+        assert all(set(expected.verdicts) <= {Verdict.CONFOUNDED, Verdict.INCONCLUSIVE} for expected in part.expect)
+
+
+def test_the_neighbour_parts_fit_into_nine_minutes_together() -> None:
+    own = [part for name, part in PARTS.items() if name.startswith("n-")]
+    assert sum(estimate_s(part, plan_of(part.spec), KNOWN) for part in own) < 540
 
 
 # --- time ----------------------------------------------------------------------------------------------------------

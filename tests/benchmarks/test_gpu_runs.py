@@ -2,11 +2,14 @@
 
 import argparse
 import json
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow.parquet as pq
+import pytest
 
 from app.judge.verdict import Verdict
 from app.spec.lifecycle import Status
@@ -14,7 +17,8 @@ from app.store import experiments
 from benchmarks.gpu.budget import Deadline
 from benchmarks.gpu.digest import digest
 from benchmarks.gpu.ledger import Ledger
-from benchmarks.gpu.parts import Expected, Part
+from benchmarks.gpu.neighbour import beside
+from benchmarks.gpu.parts import Expected, Neighbour, Part
 from benchmarks.gpu.runner import Runner
 from benchmarks.gpu.service import Lab
 from tests.api.work import work_off
@@ -76,6 +80,22 @@ def test_an_experiment_is_cancelled_before_the_deadline(lab: Lab) -> None:
 def options(out: Path, **changes: Any) -> argparse.Namespace:
     """What the command line gave."""
     return argparse.Namespace(**({"out": out, "model": None, "tokens": None, "blocks": None} | changes))
+
+
+def test_a_neighbour_that_is_there_from_the_start_works_before_anything_else_and_is_ended(tmp_path: Path) -> None:
+    before = set(psutil.Process().children())
+    with beside(Neighbour(does="matmuls", during="start"), "http://127.0.0.1:9", tmp_path / "neighbour.log"):
+        (process,) = set(psutil.Process().children()) - before
+        used_s = process.cpu_times().user
+        eventually(lambda: process.cpu_times().user > used_s)
+    assert not process.is_running()
+
+
+def test_a_neighbour_that_cannot_start_is_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    neighbour, log = Neighbour(does="copies", during="start"), tmp_path / "neighbour.log"
+    with pytest.raises(subprocess.SubprocessError, match="did not start"), beside(neighbour, "http://127.0.0.1:9", log):
+        pass
 
 
 def test_parts_that_do_not_fit_are_left_out_and_said_so(tmp_path: Path) -> None:
