@@ -1,6 +1,7 @@
 """Numbers and times as people read them: in sentences, terminals, pages and exports alike."""
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 NOTHING = "–"
@@ -86,3 +87,22 @@ def utc(moment: datetime | None) -> str:
 def plural(count: int, noun: str) -> str:
     """`1 block`, `6 blocks`."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+MOST_QUOTED = 60  # characters of what somebody sent
+
+
+def clip(text: str, most: int = MOST_QUOTED) -> str:
+    """The beginning of a text."""
+    return text if len(text) <= most else f"{text[: most - 3]}…"
+
+
+def quoted(text: str) -> str:
+    """What somebody sent, short, in quotes."""
+    return repr(text) if len(text) <= MOST_QUOTED else f"{text[: MOST_QUOTED - 3]!r}…"
+
+
+def listing(names: Sequence[str], most: int = 10) -> str:
+    """Names in a sentence, the first of many."""
+    left = len(names) - most
+    return ", ".join(names) if left <= 0 else f"{', '.join(names[:most])} and {left} more"

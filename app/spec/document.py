@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from app.errors import FieldError, InvalidInput
+from app.format import clip, quoted
 
 MAX_DEPTH = 50
 MAX_VALUES = 200_000
@@ -72,9 +73,9 @@ def load_yaml(text: bytes | str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         said = " ".join(filter(None, (error.context, error.problem)))
-        raise _at(mark.line + 1 if mark else None, f"not YAML: {said}") from None
+        raise _at(mark.line + 1 if mark else None, f"not YAML: {said[:200]}") from None
     except yaml.YAMLError as error:
-        raise _at(None, f"not YAML: {error}") from None
+        raise _at(None, f"not YAML: {str(error)[:200]}") from None
 
 
 def load(text: bytes | str) -> Document:
@@ -121,7 +122,7 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found: dict[str, object] = {}
     for key, value in pairs:
         if key in found:
-            raise _RepeatedKey(f"key {key!r} is given twice")
+            raise _RepeatedKey(f"key {quoted(key)} is given twice")
         found[key] = value
     return found
 
@@ -159,11 +160,11 @@ class _Reader:
     def _check(self, event: Any, line: int, depth: int) -> None:
         self._values += 1
         if isinstance(event, yaml.AliasEvent):
-            raise _at(line, f"alias *{event.anchor}: write the value out")
+            raise _at(line, f"alias *{clip(str(event.anchor))}: write the value out")
         if event.anchor is not None:
-            raise _at(line, f"anchor &{event.anchor}: there are no aliases here, leave it out")
+            raise _at(line, f"anchor &{clip(event.anchor)}: there are no aliases here, leave it out")
         if event.tag is not None:
-            raise _at(line, f"tag {event.tag}: plain values only")
+            raise _at(line, f"tag {clip(event.tag)}: plain values only")
         if depth > MAX_DEPTH:
             raise _at(line, f"nested deeper than {MAX_DEPTH} levels")
         if self._values > MAX_VALUES:
@@ -184,7 +185,7 @@ class _Reader:
                 raise _at(line, "a key must be text")
             key: str = event.value
             if key in found:
-                raise _at(line, f"key {key!r} is given twice")
+                raise _at(line, f"key {quoted(key)} is given twice")
             below = f"{pointer}/{escape(key)}"
             self._lines[below] = line
             found[key] = self._value(next(self._events), below, depth + 1)

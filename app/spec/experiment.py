@@ -1,11 +1,26 @@
 """What a user may ask for."""
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, create_model
 
 from app.spec.frozen import SpecModel
+from app.spec.values import (
+    LONGEST_PATH,
+    LONGEST_REFERENCE,
+    LONGEST_S,
+    LONGEST_WORD,
+    MOST_SEED,
+    MOST_TOKENS,
+    MOST_TRIALS,
+    Only1,
+    OnlyFalse,
+    Real,
+    Switch,
+    Whole,
+    Word,
+)
 from app.spec.workload import Workload
 
 # --- model ---------------------------------------------------------------------------------------------------------
@@ -21,7 +36,9 @@ class LoadFormat(StrEnum):
 class PresetModel(SpecModel):
     """A model this project ships: shape and, for the tiny one, a tokenizer; no download."""
 
-    preset: str = Field(description="Name of a model preset (GET /v1/models).", examples=["tiny-qwen2"])
+    preset: str = Field(
+        max_length=LONGEST_WORD, description="Name of a model preset (GET /v1/models).", examples=["tiny-qwen2"]
+    )
 
 
 class HubModel(SpecModel):
@@ -29,14 +46,27 @@ class HubModel(SpecModel):
 
     id: str = Field(
         min_length=1,
-        description="Hugging Face id, or a path on the worker's host.",
+        max_length=LONGEST_REFERENCE,
+        description="Hugging Face id, or a path on the worker's host below a folder that its operator named.",
         examples=["deepseek-ai/DeepSeek-R1-Distill-Qwen-7B"],
     )
-    revision: str | None = Field(None, description="Commit, tag or branch on the hub.", examples=["main"])
+    revision: str | None = Field(
+        None,
+        max_length=255,
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./-]*$",
+        description="Commit, tag or branch on the hub.",
+        examples=["main"],
+    )
     load_format: LoadFormat = Field(
         LoadFormat.AUTO, description="`dummy` gives random weights of the model's shape.", examples=["dummy"]
     )
-    tokenizer: str | None = Field(None, description="Tokenizer, if not the model's own.", examples=["Qwen/Qwen2.5-7B"])
+    tokenizer: str | None = Field(
+        None,
+        min_length=1,
+        max_length=LONGEST_REFERENCE,
+        description="Tokenizer, if not the model's own: named as models are.",
+        examples=["Qwen/Qwen2.5-7B"],
+    )
 
 
 def _model_tag(value: Any) -> str:
@@ -57,41 +87,48 @@ class EngineSettings(SpecModel):
     then choose differently for two arms (the parity check will say so).
     """
 
-    tensor_parallel_size: int | None = Field(None, ge=1, description="GPUs one engine is split over.", examples=[1])
+    tensor_parallel_size: Whole | None = Field(
+        None, ge=1, le=1024, description="GPUs one engine is split over.", examples=[1]
+    )
     dtype: Literal["auto", "float16", "bfloat16", "float32"] | None = Field(
         None, description="Data type of weights and activations.", examples=["bfloat16"]
     )
-    quantization: str | None = Field(None, description="Quantisation method of the weights.", examples=["fp8"])
-    kv_cache_dtype: str | None = Field(None, description="Data type of the KV cache.", examples=["auto"])
-    max_model_len: int | None = Field(
+    quantization: Word | None = Field(None, description="Quantisation method of the weights.", examples=["fp8"])
+    kv_cache_dtype: Word | None = Field(None, description="Data type of the KV cache.", examples=["auto"])
+    max_model_len: Whole | None = Field(
         None,
         ge=1,
+        le=2 * MOST_TOKENS,
         description="Longest prompt plus output, tokens; what the workload needs if absent.",
         examples=[9216],
     )
-    max_num_seqs: int | None = Field(None, ge=1, description="Most sequences in one step.", examples=[256])
-    max_num_batched_tokens: int | None = Field(None, ge=1, description="Most tokens in one step.", examples=[8192])
-    gpu_memory_utilization: float | None = Field(
+    max_num_seqs: Whole | None = Field(
+        None, ge=1, le=1_000_000, description="Most sequences in one step.", examples=[256]
+    )
+    max_num_batched_tokens: Whole | None = Field(
+        None, ge=1, le=2 * MOST_TOKENS, description="Most tokens in one step.", examples=[8192]
+    )
+    gpu_memory_utilization: Real | None = Field(
         None, gt=0, le=1, description="Share of the GPU's memory one engine may take while awake.", examples=[0.8]
     )
-    num_gpu_blocks_override: int | None = Field(
-        None, ge=1, description="KV-cache blocks, whatever fits.", examples=[64]
+    num_gpu_blocks_override: Whole | None = Field(
+        None, ge=1, le=1_000_000_000, description="KV-cache blocks, whatever fits.", examples=[64]
     )
-    block_size: int | None = Field(None, ge=1, description="Tokens per KV-cache block.", examples=[16])
-    enforce_eager: bool | None = Field(None, description="Run without CUDA graphs and compilation.", examples=[False])
-    enable_prefix_caching: bool | None = Field(
+    block_size: Whole | None = Field(None, ge=1, le=65_536, description="Tokens per KV-cache block.", examples=[16])
+    enforce_eager: Switch | None = Field(None, description="Run without CUDA graphs and compilation.", examples=[False])
+    enable_prefix_caching: Switch | None = Field(
         None, description="Reuse the KV cache of equal prefixes.", examples=[True]
     )
-    enable_chunked_prefill: bool | None = Field(None, description="Split long prompts over steps.", examples=[True])
-    async_scheduling: bool | None = Field(
+    enable_chunked_prefill: Switch | None = Field(None, description="Split long prompts over steps.", examples=[True])
+    async_scheduling: Switch | None = Field(
         None, description="Schedule step n+1 while step n runs; vLLM decides if absent.", examples=[True]
     )
     distributed_executor_backend: Literal["uni", "mp"] | None = Field(
         None, description="How the engine runs its workers; vLLM decides if absent.", examples=["mp"]
     )
-    disable_custom_all_reduce: bool | None = Field(None, description="Use NCCL for all-reduce.", examples=[False])
-    trust_remote_code: bool | None = Field(None, description="Run code that comes with the model.", examples=[False])
-    seed: int | None = Field(None, ge=0, description="The engine's own random seed.", examples=[0])
+    disable_custom_all_reduce: Switch | None = Field(None, description="Use NCCL for all-reduce.", examples=[False])
+    trust_remote_code: Switch | None = Field(None, description="Run code that comes with the model.", examples=[False])
+    seed: Whole | None = Field(None, ge=0, le=MOST_SEED, description="The engine's own random seed.", examples=[0])
 
 
 # --- driver --------------------------------------------------------------------------------------------------------
@@ -133,9 +170,9 @@ class _VllmDriver(SpecModel):
         description="One request per sample, or one per prompt with `n` samples.",
         examples=["n_parameter"],
     )
-    detokenize: bool = Field(False, description="Let vLLM turn token ids into text.", examples=[True])
-    logprobs: int | None = Field(
-        None, ge=0, description="Log probabilities per token, as vLLM's `logprobs`.", examples=[1]
+    detokenize: Switch = Field(False, description="Let vLLM turn token ids into text.", examples=[True])
+    logprobs: Whole | None = Field(
+        None, ge=0, le=1000, description="Log probabilities per token, as vLLM's `logprobs`.", examples=[1]
     )
 
 
@@ -161,60 +198,71 @@ class SimulatedDriver(SpecModel):
     """No engine: timings come from here. For tests, demonstrations of pages and power studies only."""
 
     api: Literal[Api.SIMULATED] = Field(Api.SIMULATED, description="`simulated`", examples=["simulated"])
-    seconds_per_token: float = Field(0.01, gt=0, description="Time of one decode step, s.", examples=[0.012])
-    prefill_s: float = Field(0.0, ge=0, description="Time before the first token of every request, s.", examples=[0.1])
-    noise_pct: float = Field(
+    seconds_per_token: Real = Field(0.01, gt=0, le=3600, description="Time of one decode step, s.", examples=[0.012])
+    prefill_s: Real = Field(
+        0.0, ge=0, le=LONGEST_S, description="Time before the first token of every request, s.", examples=[0.1]
+    )
+    noise_pct: Real = Field(
         0.0, ge=0, lt=50, description="Standard deviation of a trial's speed, percent.", examples=[2.0]
     )
-    drift_pct_per_slot: float = Field(
-        0.0, description="The host gets slower by this much with every trial, percent.", examples=[0.5]
+    drift_pct_per_slot: Real = Field(
+        0.0,
+        ge=-100,
+        le=1000,
+        description="The host gets slower by this much with every trial, percent.",
+        examples=[0.5],
     )
-    start_s: float = Field(0.0, ge=0, description="Real seconds the start takes.", examples=[1.5])
-    pace: float = Field(0.0, ge=0, description="Real seconds per simulated second; 0 runs at once.", examples=[1.0])
-    failing_slots: tuple[int, ...] = Field((), description="Trials that fail, by slot, from 0.", examples=[[3, 4]])
+    start_s: Real = Field(0.0, ge=0, le=LONGEST_S, description="Real seconds the start takes.", examples=[1.5])
+    pace: Real = Field(
+        0.0, ge=0, le=1000, description="Real seconds per simulated second; 0 runs at once.", examples=[1.0]
+    )
+    failing_slots: tuple[Annotated[Whole, Field(ge=0, lt=MOST_TRIALS)], ...] = Field(
+        (), max_length=MOST_TRIALS, description="Trials that fail, by slot, from 0.", examples=[[3, 4]]
+    )
 
 
 DriverSettings = Annotated[LlmDriver | AsyncLlmDriver | SimulatedDriver, Field(discriminator="api")]
 
 
-class DriverOverrides(SpecModel):
-    """Driver settings of one arm; what is absent comes from its profile."""
+_DRIVERS: tuple[type[SpecModel], ...] = (LlmDriver, AsyncLlmDriver, SimulatedDriver)
 
-    api: Api | None = Field(None, description="Interface of vLLM.", examples=["async_llm"])
-    engine_process: EngineProcess | None = Field(
-        None, description="Where the engine core runs (`llm` only).", examples=["in_process"]
+
+def _without_default(schema: dict[str, Any]) -> None:
+    del schema["default"]
+
+
+def _overrides() -> type[SpecModel]:
+    """Every field of every driver under its own name, type and limits; each may be absent, and none is filled in."""
+    fields: dict[str, Any] = {
+        "api": (
+            Annotated[
+                Api, Field(description="Interface of vLLM.", examples=["async_llm"], json_schema_extra=_without_default)
+            ],
+            None,
+        )
+    }
+    for driver in _DRIVERS:
+        for name, field in driver.model_fields.items():
+            if name == "api":
+                continue
+            takers = [one.model_fields["api"].default.value for one in _DRIVERS if name in one.model_fields]
+            said = f"{field.description} For {' and '.join(f'`{api}`' for api in takers)}."
+            about = Field(description=said, examples=field.examples, json_schema_extra=_without_default)
+            fields[name] = (Annotated[field.annotation, *field.metadata, about], None)
+    return create_model(
+        "DriverOverrides",
+        __base__=SpecModel,
+        __doc__="Driver settings of one arm; what is absent comes from its profile.",
+        **fields,
     )
-    output_kind: OutputKind | None = Field(
-        None, description="vLLM's RequestOutputKind (`async_llm` only).", examples=["delta"]
-    )
-    samples: Samples | None = Field(
-        None, description="One request per sample, or `n` samples per request.", examples=["n_parameter"]
-    )
-    detokenize: bool | None = Field(None, description="Let vLLM turn token ids into text.", examples=[True])
-    logprobs: int | None = Field(
-        None, ge=0, description="Log probabilities per token, as vLLM's `logprobs`.", examples=[1]
-    )
-    seconds_per_token: float | None = Field(
-        None, gt=0, description="Time of one decode step, s (`simulated` only).", examples=[0.012]
-    )
-    prefill_s: float | None = Field(
-        None, ge=0, description="Time before the first token, s (`simulated` only).", examples=[0.1]
-    )
-    noise_pct: float | None = Field(
-        None, ge=0, lt=50, description="Noise of a trial, percent (`simulated` only).", examples=[2.0]
-    )
-    drift_pct_per_slot: float | None = Field(
-        None, description="Drift per trial, percent (`simulated` only).", examples=[0.5]
-    )
-    start_s: float | None = Field(
-        None, ge=0, description="Real seconds the start takes (`simulated` only).", examples=[1.5]
-    )
-    pace: float | None = Field(
-        None, ge=0, description="Real seconds per simulated second (`simulated` only).", examples=[1.0]
-    )
-    failing_slots: tuple[int, ...] | None = Field(
-        None, description="Trials that fail, by slot, from 0 (`simulated` only).", examples=[[3, 4]]
-    )
+
+
+if TYPE_CHECKING:
+
+    class DriverOverrides(SpecModel):
+        """Driver settings of one arm."""
+else:
+    DriverOverrides = _overrides()
 
 
 # --- arms, plan, decision, limits ----------------------------------------------------------------------------------
@@ -231,12 +279,24 @@ class Environment(SpecModel):
     """Where an arm's engine runs."""
 
     variables: dict[
-        Annotated[str, Field(pattern=r"^(VLLM|CUDA|NCCL|TORCH|OMP|MKL|GOMP|KMP|TOKENIZERS)_[A-Z0-9_]+$")], str
-    ] = Field({}, description="Environment variables of the engine.", examples=[{"OMP_NUM_THREADS": "1"}])
+        Annotated[
+            str, Field(max_length=128, pattern=r"^(VLLM|CUDA|NCCL|TORCH|OMP|MKL|GOMP|KMP|TOKENIZERS)_[A-Z0-9_]+$")
+        ],
+        Annotated[str, Field(max_length=1024)],
+    ] = Field(
+        {},
+        max_length=64,
+        description="Environment variables of the engine, taken literally. Those that load code, write files or reach "
+        "other hosts are the operator's to allow.",
+        examples=[{"OMP_NUM_THREADS": "1"}],
+    )
     python: str | None = Field(
         None,
-        description="Python interpreter of another environment (its own vLLM, the same Ray and Python version).",
-        examples=["/opt/vllm-nightly/bin/python"],
+        min_length=1,
+        max_length=LONGEST_PATH,
+        description="Name of another environment (its own vLLM, the same Ray and Python version) among those that the "
+        "operator named in ROLLOUT_LAB_ENVIRONMENTS.",
+        examples=["nightly"],
     )
 
 
@@ -244,7 +304,9 @@ class Arm(SpecModel):
     """One way of driving vLLM."""
 
     name: Name
-    profile: str = Field(description="Settings to start from (GET /v1/profiles).", examples=["vllm-async"])
+    profile: str = Field(
+        max_length=LONGEST_WORD, description="Settings to start from (GET /v1/profiles).", examples=["vllm-async"]
+    )
     engine: EngineSettings = Field(
         EngineSettings(), description="Engine settings of this arm alone.", examples=[{"max_num_seqs": 64}]
     )
@@ -269,15 +331,17 @@ class Residency(StrEnum):
 class PlanSettings(SpecModel):
     """How often and in which order the arms run."""
 
-    blocks: int = Field(6, ge=1, le=200, description="Blocks: one trial of every arm each.", examples=[6])
-    warmup_trials: int = Field(
+    blocks: Whole = Field(6, ge=1, le=200, description="Blocks: one trial of every arm each.", examples=[6])
+    warmup_trials: Whole = Field(
         1, ge=0, le=20, description="Trials of every arm that are run first and thrown away.", examples=[1]
     )
-    seed: int = Field(0, ge=0, lt=2**32, description="Seed of prompts, lengths, sampling and order.", examples=[0])
+    seed: Whole = Field(
+        0, ge=0, le=MOST_SEED, description="Seed of prompts, lengths, sampling and order.", examples=[0]
+    )
     residency: Residency = Field(
         Residency.AUTO, description="Whether engines stay up between trials.", examples=["restart"]
     )
-    starts: int = Field(
+    starts: Whole = Field(
         1,
         ge=1,
         le=50,
@@ -285,9 +349,12 @@ class PlanSettings(SpecModel):
         "engines. With several, the verdict speaks of the settings and not of two processes.",
         examples=[4],
     )
-    reset_prefix_cache: bool = Field(True, description="Empty the prefix cache before every trial.", examples=[True])
-    looks: tuple[Annotated[int, Field(ge=2)], ...] = Field(
-        (), description="Blocks after which the verdict may be read early and the experiment ended.", examples=[[4, 6]]
+    reset_prefix_cache: Switch = Field(True, description="Empty the prefix cache before every trial.", examples=[True])
+    looks: tuple[Annotated[Whole, Field(ge=2)], ...] = Field(
+        (),
+        max_length=200,
+        description="Blocks after which the verdict may be read early and the experiment ended.",
+        examples=[[4, 6]],
     )
 
 
@@ -301,18 +368,24 @@ class Parity(StrEnum):
 class ServiceLevels(SpecModel):
     """Limits a sample must meet to count towards `request_goodput`."""
 
-    ttft_ms: float | None = Field(None, gt=0, description="Time to first token, ms.", examples=[500])
-    tpot_ms: float | None = Field(None, gt=0, description="Time per output token, ms.", examples=[50])
-    e2el_ms: float | None = Field(None, gt=0, description="End-to-end latency, ms.", examples=[30000])
+    ttft_ms: Real | None = Field(
+        None, gt=0, le=1000 * LONGEST_S, description="Time to first token, ms.", examples=[500]
+    )
+    tpot_ms: Real | None = Field(
+        None, gt=0, le=1000 * LONGEST_S, description="Time per output token, ms.", examples=[50]
+    )
+    e2el_ms: Real | None = Field(
+        None, gt=0, le=1000 * LONGEST_S, description="End-to-end latency, ms.", examples=[30000]
+    )
 
 
 class Decision(SpecModel):
     """How a verdict is reached."""
 
-    alpha: float = Field(
+    alpha: Real = Field(
         0.05, gt=0, lt=0.5, description="Level of the test; the interval has 1 - alpha.", examples=[0.05]
     )
-    margin_pct: float = Field(
+    margin_pct: Real = Field(
         2.0, gt=0, lt=100, description="Differences within ± this count as the same, percent.", examples=[2.0]
     )
     parity: Parity = Field(
@@ -326,14 +399,14 @@ class Decision(SpecModel):
 class Limits(SpecModel):
     """When to give up, and who goes first."""
 
-    timeout_s: float = Field(7200, gt=0, description="Longest time from start to end, s.", examples=[7200])
-    stall_timeout_s: float = Field(
-        300, gt=0, description="Longest time without a new token during a trial, s.", examples=[300]
+    timeout_s: Real = Field(7200, gt=0, le=LONGEST_S, description="Longest time from start to end, s.", examples=[7200])
+    stall_timeout_s: Real = Field(
+        300, gt=0, le=LONGEST_S, description="Longest time without a new token during a trial, s.", examples=[300]
     )
-    retry_on_loss: bool = Field(
+    retry_on_loss: Switch = Field(
         False, description="Queue the experiment again when its worker or Ray is lost.", examples=[True]
     )
-    priority: int = Field(0, ge=-100, le=100, description="Higher runs first.", examples=[10])
+    priority: Whole = Field(0, ge=-100, le=100, description="Higher runs first.", examples=[10])
 
 
 class Sweep(SpecModel):
@@ -363,23 +436,24 @@ class Experiment(SpecModel):
         examples=[[{"name": "sync", "profile": "vllm-sync"}, {"name": "async", "profile": "vllm-async"}]],
     )
     baseline: str | None = Field(
-        None, description="Arm the others are compared with; the first if absent.", examples=["sync"]
+        None,
+        max_length=LONGEST_WORD,
+        description="Arm the others are compared with; the first if absent.",
+        examples=["sync"],
     )
-    calibrate: bool = Field(
+    calibrate: Switch = Field(
         False,
         description="Run the one arm against itself: an A/A experiment. Its noise is kept, and later results of that "
         "arm are judged beside it.",
         examples=[True],
     )
-    replicas: Literal[1] = Field(1, description="Engines per arm; this version runs one.", examples=[1])
+    replicas: Only1 = Field(1, description="Engines per arm; this version runs one.", examples=[1])
     plan: PlanSettings = Field(
         PlanSettings(), description="How often and in which order the arms run.", examples=[{"blocks": 6}]
     )
     decision: Decision = Field(Decision(), description="How a verdict is reached.", examples=[{"margin_pct": 2.0}])
     limits: Limits = Field(Limits(), description="When to give up, and who goes first.", examples=[{"timeout_s": 7200}])
-    explain: Literal[False] = Field(
-        False, description="This version does not split a gap into causes.", examples=[False]
-    )
+    explain: OnlyFalse = Field(False, description="This version does not split a gap into causes.", examples=[False])
     sweep: Sweep = Field(Sweep(), description="Values to vary; this version takes none.", examples=[{}])
 
     @property

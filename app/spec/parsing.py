@@ -13,8 +13,10 @@ from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from app.errors import FieldError, InvalidInput
+from app.format import quoted
 from app.spec.document import MAX_DEPTH, escape
 from app.spec.experiment import Experiment
+from app.spec.values import LONGEST_WORD
 
 MOST_ERRORS = 50
 _BIGGEST = 2**63
@@ -26,9 +28,22 @@ def parse_experiment(raw: object) -> Experiment:
     if errors:
         raise _invalid(errors)
     try:
-        return Experiment.model_validate(raw)
+        return Experiment.model_validate(_whole_as_whole(raw))
     except ValidationError as error:
         raise _invalid(_field_errors(error)) from None
+
+
+def _whole_as_whole(raw: object) -> object:
+    """The document with 1e3 and 6.0 as whole numbers, which JSON does not tell from 1000 and 6."""
+    match raw:
+        case dict():
+            return {key: _whole_as_whole(value) for key, value in raw.items()}
+        case list():
+            return [_whole_as_whole(value) for value in raw]
+        case float() if raw.is_integer() and abs(raw) < 2**53:
+            return int(raw)
+        case _:
+            return raw
 
 
 def _invalid(errors: list[FieldError]) -> InvalidInput:
@@ -54,7 +69,7 @@ def _impossible(raw: object) -> Iterator[FieldError]:
                 if key_problem is not None:
                     yield FieldError(pointer, f"a key: {key_problem}" if isinstance(key, str) else key_problem)
                 else:
-                    waiting.append((f"{pointer}/{escape(key)}", below, depth + 1))
+                    waiting.append((_below(pointer, key), below, depth + 1))
         elif isinstance(value, list):
             waiting += ((f"{pointer}/{index}", item, depth + 1) for index, item in enumerate(value))
 
@@ -83,6 +98,11 @@ def _encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _below(pointer: str, step: str) -> str:
+    """One step further into the document; a key longer than any there is, is not repeated: its object will do."""
+    return f"{pointer}/{escape(step)}" if len(step) <= 2 * LONGEST_WORD else pointer
 
 
 # --- where a problem is --------------------------------------------------------------------------------------------
@@ -117,7 +137,7 @@ def _place(loc: tuple[int | str, ...]) -> _Place:
         if step == "[key]":
             continue
         siblings, annotation = _inside(annotation, step)
-        place = _Place(f"{place.pointer}/{escape(step)}", siblings, either)
+        place = _Place(_below(place.pointer, step), siblings, either)
         either = ()
     models = _models(annotation)
     return replace(place, members=tuple(starmap(_member_of, models.items()))) if len(models) > 1 else place
@@ -302,7 +322,7 @@ def _shown(value: object) -> str:
         case list():
             return "a list"
         case str():
-            return repr(value) if len(value) <= 60 else f"{value[:57]!r}…"
+            return quoted(value)
         case _:
             return json.dumps(value)
 

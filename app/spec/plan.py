@@ -5,14 +5,13 @@ from collections import Counter
 from collections.abc import Collection
 from enum import StrEnum
 from itertools import groupby
-from typing import assert_never
 
 from pydantic import Field
 
 from app.spec.experiment import Experiment, PlanSettings, Residency
 from app.spec.frozen import SpecModel
 from app.spec.resolution import ResolvedExperiment, longest_output, longest_prompt
-from app.spec.workload import FilePrompts, InlinePrompts, SyntheticPrompts
+from app.spec.size import samples_of
 
 
 class Phase(StrEnum):
@@ -98,7 +97,7 @@ def plan_trials(spec: Experiment, resolved: ResolvedExperiment) -> TrialPlan:
         starts=spec.plan.starts,
         engine_starts=len(measured) if restart else spec.plan.starts * len(engines),
         most_repeats=max(1, spec.plan.blocks // 3),
-        samples_per_trial=_samples(spec),
+        samples_per_trial=samples_of(spec),
         longest_sample_tokens=(longest_prompt(spec) or 0) + longest_output(spec),
     )
 
@@ -216,18 +215,6 @@ def engine_groups(resolved: ResolvedExperiment) -> tuple[tuple[str, ...], ...]:
         groups.setdefault((arm.engine_key, twins[settings]), []).append(arm.name)
         twins[settings] += 1
     return tuple(tuple(group) for group in groups.values())
-
-
-def _samples(spec: Experiment) -> int | None:
-    count: int | None
-    match spec.workload.prompts:
-        case SyntheticPrompts() | FilePrompts() as prompts:
-            count = prompts.count
-        case InlinePrompts() as prompts:
-            count = len(prompts.prompts)
-        case _:
-            assert_never(spec.workload.prompts)
-    return None if count is None else count * spec.workload.samples_per_prompt
 
 
 def _letter(index: int) -> str:

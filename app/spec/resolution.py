@@ -8,6 +8,7 @@ from typing import Any, assert_never
 from pydantic import Field, TypeAdapter, ValidationError
 
 from app.errors import FieldError, InvalidInput
+from app.format import listing, quoted
 from app.spec.experiment import (
     Api,
     Arm,
@@ -25,6 +26,7 @@ from app.spec.experiment import (
 from app.spec.frozen import SpecModel
 from app.spec.models import MODELS
 from app.spec.profiles import PROFILES
+from app.spec.size import too_large
 from app.spec.workload import (
     BatchArrival,
     Empirical,
@@ -121,7 +123,7 @@ class ResolvedExperiment(SpecModel):
 
 def resolve(spec: Experiment) -> ResolvedExperiment:
     """Fill in profiles and defaults; raise InvalidInput naming every unknown name and contradiction."""
-    errors = [*_name_errors(spec), *_workload_errors(spec), *_plan_errors(spec)]
+    errors = [*too_large(spec), *_name_errors(spec), *_workload_errors(spec), *_plan_errors(spec)]
     arms: list[ResolvedArm] = []
     for index, arm in enumerate(spec.arms):
         try:
@@ -194,14 +196,16 @@ def _name_errors(spec: Experiment) -> list[FieldError]:
     names = [arm.name for arm in spec.arms]
     for index, name in enumerate(names):
         if name in names[:index]:
-            errors.append(FieldError(f"/arms/{index}/name", f"another arm is called {name!r}; names must differ"))
+            errors.append(FieldError(f"/arms/{index}/name", f"another arm is called {quoted(name)}; names must differ"))
     if spec.baseline is not None and spec.baseline not in names:
-        errors.append(FieldError("/baseline", f"no arm is called {spec.baseline!r}; the arms are {', '.join(names)}"))
+        errors.append(
+            FieldError("/baseline", f"no arm is called {quoted(spec.baseline)}; the arms are {listing(names)}")
+        )
     if spec.calibrate and len(names) > 1:
         errors.append(FieldError("/arms", f"calibrate runs one arm against itself; there are {len(names)}"))
     if isinstance(spec.model, PresetModel) and spec.model.preset not in MODELS:
         errors.append(
-            FieldError("/model/preset", f"unknown preset {spec.model.preset!r}; there are {', '.join(MODELS)}")
+            FieldError("/model/preset", f"unknown preset {quoted(spec.model.preset)}; there are {', '.join(MODELS)}")
         )
     return errors
 
@@ -242,7 +246,7 @@ def _resolve_arm(spec: Experiment, arm: Arm) -> ResolvedArm:
     profile = PROFILES.get(arm.profile)
     if profile is None:
         raise InvalidInput.of(
-            (FieldError("/profile", f"unknown profile {arm.profile!r}; there are {', '.join(PROFILES)}"),)
+            (FieldError("/profile", f"unknown profile {quoted(arm.profile)}; there are {', '.join(PROFILES)}"),)
         )
     engine: dict[str, object] = {"max_model_len": _needed_model_len(spec)}
     for settings in (COMMON_ENGINE, _preset_engine(spec), profile.engine, spec.engine, arm.engine):
@@ -271,9 +275,9 @@ def _resolve_driver(base: DriverSettings, arm: Arm) -> DriverSettings:
     except ValidationError as error:
         raise InvalidInput.of(
             tuple(
-                FieldError(f"/driver/{e['loc'][-1]}", f"the {api} driver does not take this setting")
-                if e["type"] == "extra_forbidden"
-                else FieldError(f"/driver/{e['loc'][-1]}", e["msg"])
+                FieldError(
+                    "/".join(("/driver", *map(str, e["loc"][1:]))), f"the {api} driver does not take this setting"
+                )
                 for e in error.errors()
             )
         ) from None

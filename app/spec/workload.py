@@ -6,6 +6,19 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BeforeValidator, Field, model_validator
 
 from app.spec.frozen import SpecModel
+from app.spec.values import (
+    LONGEST_PATH,
+    LONGEST_WORD,
+    MOST_LENGTHS,
+    MOST_PROMPTS,
+    MOST_SAMPLES_PER_TRIAL,
+    MOST_TOKEN_ID,
+    MOST_TOKENS,
+    Only1,
+    Real,
+    Switch,
+    Whole,
+)
 
 
 def _tagged_by(tag: str, union: Any) -> BeforeValidator:
@@ -36,7 +49,7 @@ class Fixed(SpecModel):
     distribution: Literal["fixed"] = Field(
         "fixed", description="Kind of distribution; the other keys say it too.", examples=["fixed"]
     )
-    value: int = Field(ge=1, description="Tokens.", examples=[128])
+    value: Whole = Field(ge=1, le=MOST_TOKENS, description="Tokens.", examples=[128])
 
 
 class Uniform(SpecModel):
@@ -45,8 +58,8 @@ class Uniform(SpecModel):
     distribution: Literal["uniform"] = Field(
         "uniform", description="Kind of distribution; the other keys say it too.", examples=["uniform"]
     )
-    low: int = Field(ge=1, description="Fewest tokens.", examples=[64])
-    high: int = Field(ge=1, description="Most tokens.", examples=[256])
+    low: Whole = Field(ge=1, le=MOST_TOKENS, description="Fewest tokens.", examples=[64])
+    high: Whole = Field(ge=1, le=MOST_TOKENS, description="Most tokens.", examples=[256])
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -61,9 +74,9 @@ class LogNormal(SpecModel):
     distribution: Literal["lognormal"] = Field(
         "lognormal", description="Kind of distribution; the other keys say it too.", examples=["lognormal"]
     )
-    median: int = Field(ge=1, description="Median, tokens.", examples=[512])
-    sigma: float = Field(gt=0, le=5, description="Standard deviation of the natural logarithm.", examples=[0.8])
-    max: int = Field(ge=1, description="Most tokens; longer draws are cut to it.", examples=[8192])
+    median: Whole = Field(ge=1, le=MOST_TOKENS, description="Median, tokens.", examples=[512])
+    sigma: Real = Field(gt=0, le=5, description="Standard deviation of the natural logarithm.", examples=[0.8])
+    max: Whole = Field(ge=1, le=MOST_TOKENS, description="Most tokens; longer draws are cut to it.", examples=[8192])
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -78,8 +91,8 @@ class Empirical(SpecModel):
     distribution: Literal["empirical"] = Field(
         "empirical", description="Kind of distribution; the other keys say it too.", examples=["empirical"]
     )
-    values: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        min_length=1, description="Observed lengths, tokens.", examples=[[120, 340, 8192]]
+    values: tuple[Annotated[Whole, Field(ge=1, le=MOST_TOKENS)], ...] = Field(
+        min_length=1, max_length=MOST_LENGTHS, description="Observed lengths, tokens.", examples=[[120, 340, 8192]]
     )
 
 
@@ -98,7 +111,7 @@ class SyntheticPrompts(SpecModel):
     source: Literal["synthetic"] = Field(
         "synthetic", description="Kind of source; what is meant if it is absent.", examples=["synthetic"]
     )
-    count: int = Field(8, ge=1, le=100_000, description="Prompts.", examples=[8])
+    count: Whole = Field(8, ge=1, le=MOST_PROMPTS, description="Prompts.", examples=[8])
     tokens: TokenDistribution = Field(
         Fixed(value=128),
         description="Length of a prompt, tokens.",
@@ -110,10 +123,21 @@ class FilePrompts(SpecModel):
     """Prompts from a file on the worker's host: text, or lists of token ids."""
 
     source: Literal["file"] = Field("file", description="Kind of source; `path` says it too.", examples=["file"])
-    path: str = Field(min_length=1, description="A .jsonl or .parquet file.", examples=["/data/prompts.jsonl"])
-    column: str = Field("prompt", description="Column that holds the prompt.", examples=["prompt"])
-    count: int | None = Field(
-        None, ge=1, le=100_000, description="Prompts to use, the first of the file; all if absent.", examples=[256]
+    path: str = Field(
+        min_length=1,
+        max_length=LONGEST_PATH,
+        description="A .jsonl or .parquet file below a folder that the worker's operator named.",
+        examples=["/data/prompts.jsonl"],
+    )
+    column: str = Field(
+        "prompt",
+        min_length=1,
+        max_length=LONGEST_WORD,
+        description="Column that holds the prompt.",
+        examples=["prompt"],
+    )
+    count: Whole | None = Field(
+        None, ge=1, le=MOST_PROMPTS, description="Prompts to use, the first of the file; all if absent.", examples=[256]
     )
 
     @model_validator(mode="after")
@@ -123,14 +147,21 @@ class FilePrompts(SpecModel):
         return self
 
 
+_Text = Annotated[str, Field(min_length=1)]  # as long as the body of a request may be
+_TokenIds = Annotated[tuple[Annotated[Whole, Field(ge=0, le=MOST_TOKEN_ID)], ...], Field(min_length=1)]
+
+
 class InlinePrompts(SpecModel):
     """Prompts in the spec itself: text, or lists of token ids."""
 
     source: Literal["inline"] = Field(
         "inline", description="Kind of source; `prompts` says it too.", examples=["inline"]
     )
-    prompts: tuple[Annotated[str, Field(min_length=1)] | Annotated[tuple[int, ...], Field(min_length=1)], ...] = Field(
-        min_length=1, description="Text or token ids, one per prompt.", examples=[["What is 2 + 2?"]]
+    prompts: tuple[_Text | _TokenIds, ...] = Field(
+        min_length=1,
+        max_length=MOST_PROMPTS,
+        description="Text or token ids, one per prompt.",
+        examples=[["What is 2 + 2?"]],
     )
 
 
@@ -160,7 +191,7 @@ class NaturalOutput(SpecModel):
     stop: Literal["natural"] = Field(
         "natural", description="What ends a sample; `max_tokens` says it too.", examples=["natural"]
     )
-    max_tokens: int = Field(ge=1, description="Most output tokens.", examples=[8192])
+    max_tokens: Whole = Field(ge=1, le=MOST_TOKENS, description="Most output tokens.", examples=[8192])
 
 
 _AnyOutput = ForcedOutput | NaturalOutput
@@ -170,12 +201,14 @@ Output = Annotated[_AnyOutput, Field(discriminator="stop"), _tagged_by("stop", _
 class Sampling(SpecModel):
     """vLLM's sampling parameters, the same in every arm."""
 
-    temperature: float = Field(1.0, ge=0, le=10, description="Divides the logits; 0 is greedy.", examples=[1.0])
-    top_p: float = Field(
+    temperature: Real = Field(1.0, ge=0, le=10, description="Divides the logits; 0 is greedy.", examples=[1.0])
+    top_p: Real = Field(
         1.0, gt=0, le=1, description="Nucleus sampling: share of the probability to draw from.", examples=[0.95]
     )
-    top_k: int = Field(0, ge=0, description="Likeliest tokens to draw from; 0 considers every token.", examples=[50])
-    per_request_seed: bool = Field(
+    top_k: Whole = Field(
+        0, ge=0, le=MOST_TOKEN_ID, description="Likeliest tokens to draw from; 0 considers every token.", examples=[50]
+    )
+    per_request_seed: Switch = Field(
         True,
         description="Seed every sample, so that all arms can generate the same tokens. vLLM then samples request by "
         "request, which costs time on a GPU; off, only token counts are forced to be equal.",
@@ -200,7 +233,7 @@ class PoissonArrival(SpecModel):
     pattern: Literal["poisson"] = Field(
         "poisson", description="How requests arrive; `rate` says it too.", examples=["poisson"]
     )
-    rate: float = Field(gt=0, description="Requests per second.", examples=[4.0])
+    rate: Real = Field(ge=0.001, le=1_000_000, description="Requests per second.", examples=[4.0])
 
 
 class ConcurrencyArrival(SpecModel):
@@ -209,7 +242,7 @@ class ConcurrencyArrival(SpecModel):
     pattern: Literal["concurrency"] = Field(
         "concurrency", description="How requests arrive; `limit` says it too.", examples=["concurrency"]
     )
-    limit: int = Field(ge=1, description="Requests in flight.", examples=[64])
+    limit: Whole = Field(ge=1, le=MOST_SAMPLES_PER_TRIAL, description="Requests in flight.", examples=[64])
 
 
 _AnyArrival = BatchArrival | PoissonArrival | ConcurrencyArrival
@@ -222,7 +255,7 @@ Arrival = Annotated[_AnyArrival, Field(discriminator="pattern"), _tagged_by("pat
 class Turns(SpecModel):
     """Turns of an agent loop."""
 
-    count: Literal[1] = Field(1, description="Turns; this version runs single ones.", examples=[1])
+    count: Only1 = Field(1, description="Turns; this version runs single ones.", examples=[1])
 
 
 class Workload(SpecModel):
@@ -233,7 +266,7 @@ class Workload(SpecModel):
         description="Where the prompts come from.",
         examples=[{"source": "synthetic", "count": 8, "tokens": {"distribution": "fixed", "value": 128}}],
     )
-    samples_per_prompt: int = Field(4, ge=1, le=1024, description="Samples generated for every prompt.", examples=[4])
+    samples_per_prompt: Whole = Field(4, ge=1, le=1024, description="Samples generated for every prompt.", examples=[4])
     output: Output = Field(
         ForcedOutput(),
         description="How long the samples are.",
