@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from app.measure.records import StartedArm
-from app.spec.experiment import LoadFormat
+from app.spec.engine import LoadFormat
 from app.spec.models import MODELS
 from app.spec.resolution import ResolvedArm
 

@@ -20,7 +20,8 @@ from itertools import combinations
 from pydantic import Field, JsonValue
 
 from app.measure.records import StartedArm
-from app.spec.experiment import Api, EngineProcess, EngineSettings
+from app.spec.engine import EngineSettings
+from app.spec.experiment import Api, EngineProcess
 from app.spec.frozen import SpecModel
 from app.spec.resolution import COMMON_ENGINE, ResolvedArm
 

@@ -9,20 +9,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from app.errors import FieldError, InvalidInput
 from app.format import listing, quoted
-from app.spec.experiment import (
-    Api,
-    Arm,
-    DriverSettings,
-    EngineSettings,
-    Environment,
-    Experiment,
-    HubModel,
-    LoadFormat,
-    PresetModel,
-    Residency,
-    Samples,
-    SimulatedDriver,
-)
+from app.spec.engine import EngineSettings, Environment, HubModel, LoadFormat, PresetModel
+from app.spec.experiment import Api, Arm, DriverSettings, Experiment, Residency, Samples, SimulatedDriver
 from app.spec.frozen import SpecModel
 from app.spec.models import MODELS
 from app.spec.profiles import PROFILES

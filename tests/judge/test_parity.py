@@ -8,7 +8,7 @@ import pytest
 
 from app.judge.parity import CONSEQUENCES, IGNORED, ParityReport, check_parity, differing_settings
 from app.measure.records import StartedArm
-from app.spec.experiment import EngineSettings
+from app.spec.engine import EngineSettings
 from app.spec.resolution import ResolvedArm, resolve
 from tests.builders import a_resolved_arm, a_spec
 

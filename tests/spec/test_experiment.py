@@ -6,9 +6,11 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
+from app.spec import engine as engine_module
 from app.spec import experiment as experiment_module
 from app.spec import workload as workload_module
-from app.spec.experiment import Arm, Experiment, HubModel, PresetModel
+from app.spec.engine import HubModel, PresetModel
+from app.spec.experiment import Arm, Experiment
 from app.spec.workload import (
     Arrival,
     BatchArrival,
@@ -55,7 +57,7 @@ def properties() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def models() -> list[type[BaseModel]]:
-    found = [*vars(experiment_module).values(), *vars(workload_module).values()]
+    found = [one for module in (engine_module, experiment_module, workload_module) for one in vars(module).values()]
     return [one for one in found if isinstance(one, type) and issubclass(one, BaseModel)]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from app.spec.experiment import EngineSettings, LoadFormat
+from app.spec.engine import EngineSettings, LoadFormat
 from app.spec.frozen import SpecModel
 
 

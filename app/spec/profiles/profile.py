@@ -2,7 +2,8 @@
 
 from pydantic import Field
 
-from app.spec.experiment import DriverSettings, EngineSettings
+from app.spec.engine import EngineSettings
+from app.spec.experiment import DriverSettings
 from app.spec.frozen import SpecModel
 
 
