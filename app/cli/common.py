@@ -26,8 +26,8 @@ class Exit(IntEnum):
 
 
 EXIT_CODES = (
-    "Exit codes: 0 all went as hoped; 1 trouble, such as an experiment that failed or a service that does not answer; "
-    "2 wrong usage or an invalid spec; 3 a verdict named by --fail-on."
+    "Exit codes: 0 all went as hoped; 1 trouble, such as an experiment that failed or of which no block counts, or a "
+    "service that does not answer; 2 wrong usage or an invalid spec; 3 a verdict named by --fail-on."
 )
 
 Url = Annotated[

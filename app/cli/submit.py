@@ -252,6 +252,13 @@ def _wait(client: "Client", experiment_id: str, fail_on: list[FailOn], as_json: 
     if hit:
         say(f"--fail-on: {', '.join(hit)}")
         raise typer.Exit(Exit.VERDICT)
+    nothing = [
+        found for found in results["comparisons"] if found["metric"] == "output_throughput" and not found["pairs"]
+    ]
+    for found in nothing:
+        say(f"No block counts for {found['candidate']}: {found['dropped_blocks'][0]['reason']}")
+    if nothing:
+        raise typer.Exit(Exit.TROUBLE)
 
 
 def _report(experiment: Object, results: Object, page: str, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.judge.blocks import Blocks, Pair, blocks_of
@@ -37,7 +37,7 @@ class _Draft:
     dropped: tuple[DroppedBlock, ...]
     result: PairedResult | NoEstimate
     confounds: tuple[str, ...]
-    provisos: tuple[str, ...]
+    provisos: tuple[str, ...] = ()
 
     @property
     def p_t(self) -> float | None:
@@ -104,8 +104,9 @@ def _drafts(
             continue
         pair = Pair.of(blocks, baseline.name, candidate.name)
         confounds = confounds_of(baseline, candidate, pair, blocks, arms)
+        provisos = provisos_of(pair)
         drafts += [
-            _draft(metric, key, pair, confounds, confidence, arms=len(resolved.arms))
+            replace(_draft(metric, key, pair, confounds, confidence, arms=len(resolved.arms)), provisos=provisos)
             for metric in METRICS.values()
             for key in metric.compared_keys
             if metric.primary or pair.has(key)
@@ -148,7 +149,6 @@ def _draft(metric: Metric, key: str, pair: Pair, confounds: tuple[str, ...], con
         dropped=tuple(DroppedBlock(block=block, reason=reason) for block, reason in sorted(dropped.items())),
         result=result,
         confounds=confounds,
-        provisos=provisos_of(pair),
     )
 
 

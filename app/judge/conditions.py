@@ -143,6 +143,26 @@ def unequal_conditions(pairs: Sequence[tuple[TrialSummary, TrialSummary]]) -> It
             yield f"the engine of {names[side]} was stopped during {len(stopped)} of {len(pairs)} trials of it only"
 
 
+def unequal_treatment(pairs: Sequence[tuple[TrialSummary, TrialSummary]]) -> Iterator[str]:
+    """Engine processes of two arms that the host treats differently; those that only one arm has are left out."""
+    names = [trial.planned.arm for trial in pairs[0]] if pairs else []
+    both = [(_treatment(one), _treatment(other)) for one, other in pairs]
+    for role in sorted({role for ours, theirs in both for role in ours.keys() & theirs.keys()}):
+        apart = [(ours[role], theirs[role]) for ours, theirs in both if ours.get(role) != theirs.get(role)]
+        if len(apart) > len(pairs) / 2:
+            told = [" and ".join(sorted(treatment)) for treatment in apart[0]]
+            yield f"the engine's process {role} had {told[0]} during trials of {names[0]} and {told[1]} with {names[1]}"
+
+
+def _treatment(trial: TrialSummary) -> dict[str, frozenset[str]]:
+    """By role."""
+    found: dict[str, frozenset[str]] = {}
+    for one in (trial.conditions or Conditions()).engine_processes:
+        text = f"niceness {one.niceness} on cores {one.cores}"
+        found[one.role] = found.get(one.role, frozenset()) | {text}
+    return found
+
+
 def _harness_share(trial: TrialSummary) -> float | None:
     return None if trial.harness is None else _share(trial.harness.cpu_s, trial)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from app.judge.blocks import Blocks, Pair, fairness_of, succeeded
 from app.judge.clocks import unequal_clocks
-from app.judge.conditions import unequal_conditions
+from app.judge.conditions import unequal_conditions, unequal_treatment
 from app.judge.fairness import Fairness
 from app.judge.neighbours import unattributed, unequal_neighbours
 from app.judge.parity import ParityReport, check_parity
@@ -22,7 +22,7 @@ def confounds_of(
         *_work(fairness_of(blocks, (baseline.name, candidate.name))),
     ]
     if not (baseline.simulated or candidate.simulated):
-        reasons += _host(pair, blocks)
+        reasons += _host(pair, blocks, same_environment=baseline.environment == candidate.environment)
     return tuple(reasons)
 
 
@@ -36,7 +36,7 @@ def provisos_of(pair: Pair) -> tuple[str, ...]:
     )
 
 
-def _host(pair: Pair, blocks: Blocks) -> Iterator[str]:
+def _host(pair: Pair, blocks: Blocks, *, same_environment: bool) -> Iterator[str]:
     """A neighbour that takes its blocks with it still tells the arms apart: dropped blocks are looked at too."""
     ran = [
         (by_arm[pair.baseline], by_arm[pair.candidate])
@@ -44,6 +44,8 @@ def _host(pair: Pair, blocks: Blocks) -> Iterator[str]:
         if {pair.baseline, pair.candidate} <= {arm for arm, trial in by_arm.items() if succeeded(trial)}
     ]
     yield from unequal_conditions(ran)
+    if same_environment:  # another interpreter or variable may be there to set just this
+        yield from unequal_treatment(ran)
     yield from unequal_neighbours(ran)
     yield from (one.said for one in unequal_clocks(list(pair.done.values())) if one.explained is None)
 

@@ -25,9 +25,13 @@ def claim(db: Database) -> Claim:
     return claimed
 
 
-def run_steps(db: Database, claimed: Claim) -> Iterator[TrialSummary]:
-    """Run a claimed experiment, a stored trial at a time; the caller may stop in between."""
+def run_steps(db: Database, claimed: Claim, *, disturbed: bool = False) -> Iterator[TrialSummary]:
+    """Run a claimed experiment, a stored trial at a time; the caller may stop in between.
+
+    `disturbed`: other processes take 90 % of the CPUs meanwhile.
+    """
     run = a_run(claimed.spec)
+    run.pool.disturbed_slots = set(range(1000)) if disturbed else set()
     lease = claimed.lease
     for arm in run.resolved.arms:
         trials.save_arm(db, lease, a_resolved_arm(arm.name, {"driver.api": "simulated"}, simulated=True, start_s=1.5))

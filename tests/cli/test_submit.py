@@ -203,6 +203,23 @@ def test_a_verdict_to_fail_on_is_an_exit_code(served: Run, service: Service, spe
     assert served("submit", spec, "--fail-on", "same").code == 2
 
 
+def test_an_experiment_of_which_no_block_counts_is_trouble_and_says_why(
+    served: Run, service: Service, spec: str
+) -> None:
+    def beside_others(db: Database) -> None:
+        claimed = claim(db)
+        list(run_steps(db, claimed, disturbed=True))
+        finish(db, claimed)
+
+    with Worker(service.db, beside_others):
+        outcome = served("submit", spec, "--wait")
+    assert outcome.code == 1
+    why = "sync was disturbed: other processes took 90 % of the CPUs"
+    assert f"No block counts for async: {why}" in outcome.err
+    assert "blocks had to be dropped" in outcome.out
+    assert why in outcome.out.splitlines()[-2]
+
+
 def test_a_failure_is_trouble_and_says_why(served: Run, service: Service, spec: str) -> None:
     failure = Failure(code=FailureCode.ENGINE_DIED, detail="CUDA out of memory", arm="async", log_tail="line 1\nline 2")
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.judge.comparison import Comparison, Verdict, compare, decision_level, should_stop_early
 from app.measure.metrics import TrialSummary
-from app.measure.records import Conditions, StartedArm
+from app.measure.records import Conditions, EngineProcess, StartedArm
 from app.spec.experiment import Experiment
 from app.spec.plan import Phase, plan_trials
 from app.spec.resolution import resolve
@@ -312,6 +313,51 @@ def test_a_trial_that_shared_the_host_beyond_the_limit_takes_its_block_with_it()
 
 def test_a_trial_too_short_to_tell_other_processes_from_rounding_is_not_suspected() -> None:
     assert throughput(disturbed(3.0, 20.0, seconds=0.1)).verdict is Verdict.SLOWER
+
+
+def beside(sync: Conditions, other: Conditions) -> Comparison:
+    """What is said of arms whose trials ran under these conditions."""
+    return throughput(
+        [
+            replace(trial, conditions=sync if trial.planned.arm == "sync" else other)
+            for trial in trials_of(SAME_SPEED, slower_by(10))
+        ]
+    )
+
+
+def test_an_idle_engine_that_takes_cores_from_one_arm_only_confounds_and_is_no_stranger() -> None:
+    (reason,) = beside(Conditions(idle_arms_cpu_pct=2.0), Conditions(idle_arms_cpu_pct=45.0)).reasons
+    assert reason == (
+        "idle engines of other arms took 2% of the CPUs during the trials of sync and 45% during those of async"
+    )
+
+
+def test_an_engine_that_is_stopped_in_every_trial_of_one_arm_confounds() -> None:
+    found = beside(Conditions(stopped_pct=0.0), Conditions(stopped_pct=20.0))
+    assert (found.pairs, found.verdict) == (0, Verdict.CONFOUNDED)
+    assert found.reasons == ("the engine of async was stopped during 6 of 6 trials of it only",)
+
+
+@pytest.mark.parametrize(
+    ("worker", "told"),
+    [
+        (EngineProcess("VLLM::Worker", 15, "0-1"), "niceness 0 on cores 0-1 during trials of sync and niceness 15"),
+        (EngineProcess("VLLM::Worker", 0, "0"), "cores 0-1 during trials of sync and niceness 0 on cores 0 with async"),
+    ],
+    ids=["niced", "pinned"],
+)
+def test_an_engine_process_that_is_niced_or_pinned_in_one_arm_confounds(worker: EngineProcess, told: str) -> None:
+    driving = EngineProcess("arm", 0, "0-1")
+    usual = Conditions(engine_processes=(driving, EngineProcess("VLLM::Worker", 0, "0-1")))
+    found = beside(usual, Conditions(engine_processes=(driving, worker)))
+    assert found.verdict is Verdict.CONFOUNDED
+    assert told in found.reasons[0]
+
+
+def test_a_process_that_only_one_arm_has_follows_from_what_it_is() -> None:
+    in_process = Conditions(engine_processes=(EngineProcess("arm", 0, "0-1"),))
+    separate = Conditions(engine_processes=(EngineProcess("VLLM::Worker", 0, "0"), EngineProcess("arm", 0, "0-1")))
+    assert beside(separate, in_process).verdict is Verdict.SLOWER
 
 
 def test_simulated_arms_do_not_feel_other_processes() -> None:
