@@ -312,13 +312,34 @@ def _any_look(world: World, looks: tuple[int, ...], level: float, count: int = 4
     return 100 * float(alarm.mean())
 
 
+def failure_and_retry() -> None:
+    """False alarms over an experiment of 10 blocks that fails, and its retry."""
+    rows = [[str(blocks), *percent(alarms_over_a_retry(blocks))] for blocks in (4, 6, 8, 9)]
+    head = ["blocks before the failure", "both read, retry goes on", "both read, retry anew", "read once, at its end"]
+    table("False alarms over a failure and its retry", head, rows)
+
+
+def alarms_over_a_retry(failed_after: int, blocks: int = 10, count: int = 40_000) -> tuple[float, float, float]:
+    """Both verdicts read, of a retry that takes the blocks over and of one that does not; and only the retry's."""
+    differences, signs = simulate(QUIET, 0.0, blocks, count, seed=11)
+    at_the_end, anew = (_alarms(*simulate(QUIET, 0.0, blocks, count, seed=seed)) for seed in (11, 12))
+    before = _alarms(differences[:, :failed_after], signs[:, :failed_after])
+    both, twice, once = (100 * float(read.mean()) for read in (before | at_the_end, before | anew, at_the_end))
+    return both, twice, once
+
+
+def _alarms(differences: Array, signs: Array) -> npt.NDArray[np.bool_]:
+    centre, half = chosen(differences, signs, 0.05)
+    return np.asarray(np.abs(centre) > half)
+
+
 def enough_blocks() -> None:
     """How often the promised number of blocks decides, after experiments that did not."""
     rows = []
     for first in (4, 6, 8):
         for noise in (0.01, 0.02):
             told = [share_decided(World(noise=noise), np.log1p(change / 100), first) for change in CHANGES]
-            shares = [f"{100 * share:.0f} ({blocks:.0f})" for blocks, share in told]
+            shares = ["-" if np.isnan(blocks) else f"{100 * share:.0f} ({blocks:.0f})" for blocks, share in told]
             rows.append([str(first), f"{100 * noise:g} %", *shares])
     head = ["blocks run", "run noise", *(f"{change:g} %" for change in CHANGES)]
     table("Decided by `blocks_needed` blocks, percent (median number), by the true change", head, rows)
@@ -336,6 +357,8 @@ def share_decided(world: World, effect: float, first: int, *, count: int = 600) 
     ]
     needed = [blocks_needed(result, SLOWER) for result in results if isinstance(result, PairedResult)]
     known = [blocks for blocks in needed if blocks is not None]
+    if not known:
+        return float("nan"), float("nan")
     again = [decided(chosen(*simulate(world, effect, n, 1, seed=10_000 + i), 0.05))[0] for i, n in enumerate(known)]
     return float(np.median(known)), float(np.mean(again))
 
@@ -420,6 +443,7 @@ def main() -> None:
     other_noise()
     second_opinion()
     looking_early()
+    failure_and_retry()
     enough_blocks()
     what_we_do_not_use()
 

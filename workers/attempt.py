@@ -122,7 +122,7 @@ class Attempt:
                 self.lease,
                 status,
                 results=results,
-                verdict=_verdict(results),
+                verdicts=results.verdicts,
                 failure=failure,
                 reason=reason,
             )
@@ -266,8 +266,3 @@ def _eta_s(measured: list[TrialSummary], total: int) -> float | None:
     if not measured:
         return None
     return round((total - len(measured)) * sum(s.wall_s for s in measured) / len(measured), 1)
-
-
-def _verdict(results: Results) -> str | None:
-    primary = [comparison for comparison in results.comparisons if comparison.primary]
-    return primary[0].verdict if primary else None

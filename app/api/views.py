@@ -50,7 +50,12 @@ class ExperimentSummary(_View):
             }
         ],
     )
-    verdict: str | None = Field(description="Verdict of the primary comparison, once there is one.", examples=["same"])
+    verdict: str | None = Field(
+        description="The worst verdict of the primary comparisons of all candidates, once there is one; from worst to "
+        "best: `slower`, `confounded`, `inconclusive`, `faster`, `same`. Lists filter by, and `--fail-on` "
+        "fails on, the verdict of any of them.",
+        examples=["same"],
+    )
     error: Failure | None = Field(validation_alias="failure", description="Why it failed.", examples=[None])
     retry_of: str | None = Field(description="The experiment this one retries.", examples=[None])
 

@@ -17,6 +17,7 @@ from app.judge.fingerprint import EnvironmentReport, environment_report
 from app.judge.outliers import outlier_warnings
 from app.judge.parity import ParityReport, check_parity
 from app.judge.summary import summary_sentence
+from app.judge.verdict import worst_first
 from app.measure.metrics import METRICS, STATISTICS, Kind, Metric, TrialSummary
 from app.measure.records import StartedArm, TrialState
 from app.spec.experiment import Experiment
@@ -149,6 +150,16 @@ class Results(SpecModel):
     environment: EnvironmentReport | None = Field(description="Where it ran; null before an engine has started.")
     method: Method = Field(description="Method behind every estimate and verdict.")
 
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """What the primary comparisons of all candidates came to, the worst first: that one is the experiment's."""
+        return worst_first(comparison.verdict for comparison in self.comparisons if comparison.primary)
+
+    def verdict_on(self, candidate: str) -> Verdict | None:
+        """The worst of a candidate's primary comparisons; None where it has none."""
+        own = [one.verdict for one in self.comparisons if one.primary and one.candidate == candidate]
+        return next(iter(worst_first(own)), None)
+
 
 def build_results(
     experiment_id: str,
@@ -205,13 +216,16 @@ def build_results(
 
 
 def _why_withheld(status: Status) -> str | None:
-    """A verdict is read when the plan says so: whoever stops when the numbers please them finds what they like."""
+    """A verdict is read when the plan says so: whoever stops when the numbers please them finds what they like.
+
+    One read after a failure and another after its retry would raise 9 % false alarms (docs/method.md).
+    """
     match status:
         case Status.QUEUED | Status.RUNNING:
             return "the experiment is not done"
-        case Status.CANCELLED:
-            return "the experiment ended where no plan foresaw it"
-        case Status.SUCCEEDED | Status.FAILED:
+        case Status.CANCELLED | Status.FAILED:
+            return "the experiment ended where no plan foresaw it; a retry goes on with its blocks"
+        case Status.SUCCEEDED:
             return None
         case _:
             assert_never(status)

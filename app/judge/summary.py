@@ -23,13 +23,19 @@ def summary_sentence(
     failure: Failure | None = None,
     withheld: str | None = None,
 ) -> str:
-    """What became of the experiment, then one finding per candidate on output throughput; several stand on lines of
-    their own.
+    """What became of the experiment, then one finding per candidate on output throughput, and on duration where that
+    comes to another verdict; several stand on lines of their own.
 
     `withheld`: why there may be no verdict yet.
     """
     news = _news(status, blocks_done, blocks_planned, failure)
-    main = [comparison for comparison in comparisons if comparison.metric == "output_throughput"]
+    throughput = {one.candidate: one.verdict for one in comparisons if one.metric == "output_throughput"}
+    # Of the same work both primary metrics say the same; where they do not, both are said.
+    main = [
+        one
+        for one in comparisons
+        if one.primary and (one.metric == "output_throughput" or one.verdict is not throughput.get(one.candidate))
+    ]
     findings: list[str] = []
     if len(resolved.arms) == 1:
         findings.append(f"{resolved.baseline} is the only arm: there is nothing to compare it with.")

@@ -1,6 +1,7 @@
 """What a comparison of two arms says, in the form that travels."""
 
 import math
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Literal
 
@@ -17,6 +18,15 @@ class Verdict(StrEnum):
     SAME = "same"
     INCONCLUSIVE = "inconclusive"
     CONFOUNDED = "confounded"
+
+
+WORST_FIRST = (Verdict.SLOWER, Verdict.CONFOUNDED, Verdict.INCONCLUSIVE, Verdict.FASTER, Verdict.SAME)
+
+
+def worst_first(verdicts: Iterable[str]) -> tuple[Verdict, ...]:
+    """Each of the verdicts of several primary comparisons once. Of all of them together the first is the verdict."""
+    told = set(verdicts)
+    return tuple(verdict for verdict in WORST_FIRST if verdict in told)
 
 
 class Method(SpecModel):

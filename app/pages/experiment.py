@@ -125,11 +125,14 @@ def findings_of(db: Database, subject: Subject, choice: Choice) -> dict[str, Any
     """Verdict, metrics, blocks, arms, parity, fairness, warnings."""
     results, arms = subject.results, subject.resolved.arms if subject.resolved is not None else ()
     many, main = len(subject.arms) > SIDE_BY_SIDE, only_comparison(subject)
+    verdict = None if main is None else results.verdict_on(main.candidate)
     figures = {name: FIGURES[name](db, subject, choice) for name in ("verdict", "metrics", "pairs", "noise")}
     return {
         "sentences": unbroken(isolated_in(results.summary, subject.arms)).splitlines(),
-        "verdict": None if main is None else main.verdict.value,
-        "small": main is not None and main.within_margin and main.verdict in {Verdict.SLOWER, Verdict.FASTER},
+        "verdict": verdict,
+        "small": main is not None
+        and main.within_margin
+        and main.verdict is verdict in {Verdict.SLOWER, Verdict.FASTER},
         "tally": tally(results),
         "figures": figures,
         "main": [found for found in results.comparisons if found.metric == MAIN],
@@ -150,8 +153,9 @@ def only_comparison(subject: Subject) -> Comparison | None:
 
 def tally(results: Results) -> dict[Verdict, int]:
     """How many candidates came to which verdict."""
-    main = [found.verdict for found in results.comparisons if found.metric == MAIN]
-    return {verdict: main.count(verdict) for verdict in Verdict if verdict in main}
+    candidates = dict.fromkeys(found.candidate for found in results.comparisons)
+    told = [verdict for candidate in candidates if (verdict := results.verdict_on(candidate)) is not None]
+    return {verdict: told.count(verdict) for verdict in Verdict if verdict in told}
 
 
 def _part(request: Request, subject: Subject, template: str, choice: Choice, shown: dict[str, Any]) -> Response:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from app.judge.verdict import Verdict, worst_first
+
 Object = dict[str, Any]
 _SHOWN_DIFFERENCES = 10
 
@@ -64,6 +66,11 @@ def pairs_of(comparisons: Iterable[Object]) -> dict[tuple[str, str], list[Object
     for found in comparisons:
         pairs.setdefault((found["candidate"], found["baseline"]), []).append(found)
     return pairs
+
+
+def verdicts_of(results: Object) -> tuple[Verdict, ...]:
+    """What the primary comparisons of all candidates came to, the worst first."""
+    return worst_first(found["verdict"] for found in results["comparisons"] if found["primary"])
 
 
 def verdict_of(comparison: Object) -> str:

@@ -193,7 +193,10 @@ def page(
     cursor: str | None = None,
     limit: int = 50,
 ) -> ExperimentPage:
-    """Newest first. ``name`` matches a part of the name, whatever its case; everything else matches whole."""
+    """Newest first. ``name`` matches a part of the name, whatever its case; everything else matches whole.
+
+    ``verdict`` matches experiments of which any primary comparison came to it.
+    """
     c = experiments.c
     conditions: list[ColumnElement[bool]] = [_has_label(key, value) for key, value in (labels or {}).items()]
     if status:
@@ -204,7 +207,7 @@ def page(
     if model is not None:
         conditions.append(c.model == model)
     if verdict is not None:
-        conditions.append(c.verdict == verdict)
+        conditions.append((" " + c.verdict + " ").contains(f" {verdict} ", autoescape=True))
     if cursor is not None:
         created_at, last = _decoded(cursor)
         conditions.append(tuple_(c.created_at, c.id) < tuple_(created_at, last, types=[Moment, c.id.type]))
@@ -302,7 +305,7 @@ def _item(row: Row[Any]) -> ExperimentItem:
         attempt=row.attempt,
         cancel_requested=row.cancel_requested_at is not None,
         progress=readable(Progress, row.progress),
-        verdict=row.verdict,
+        verdict=None if row.verdict is None else row.verdict.partition(" ")[0],
         failure=failure_of(row.failure),
         retry_of=row.retry_of,
     )

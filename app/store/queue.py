@@ -4,7 +4,7 @@ A worker owns an attempt through its lease. Every write it makes later carries (
 change exactly one row; otherwise somebody else has the attempt by now, and LeaseLost tells the worker to stop.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,11 +177,14 @@ def finish(
     status: Status,
     *,
     results: Mapping[str, Any] | BaseModel | None = None,
-    verdict: str | None = None,
+    verdicts: Sequence[str] = (),
     failure: Failure | None = None,
     reason: str,
 ) -> None:
-    """End the attempt, and with it the experiment. Saying it twice, after a lost acknowledgement, is no error."""
+    """End the attempt, and with it the experiment. Saying it twice, after a lost acknowledgement, is no error.
+
+    `verdicts`: of its primary comparisons, the worst first.
+    """
     if not status.terminal or (status is Status.FAILED) != (failure is not None):
         raise ValueError(f"an attempt cannot end as {status} with failure={failure!r}")
     document = results.model_dump(mode="json") if isinstance(results, BaseModel) else results
@@ -194,7 +197,7 @@ def finish(
             reason,
             failure=failure,
             results=document,
-            verdict=verdict,
+            verdict=" ".join(verdicts) or None,
         )
         if not moved and not _ended_as(connection, lease, status, failure):
             raise lost(lease)

@@ -77,7 +77,7 @@ experiments = Table(
     Column("retry_on_loss", Boolean, nullable=False),
     Column("losses", Integer, nullable=False),  # attempts whose worker was lost
     Column("progress", _Json),
-    Column("verdict", SafeText),  # of the primary comparison
+    Column("verdict", SafeText),  # those of the primary comparisons, the worst first, with blanks between them
     Column("results", _Json),
     Column("failure", _Json),
     CheckConstraint("status IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')", name="status"),

@@ -64,9 +64,7 @@ def finish(db: Database, claimed: Claim, status: Status = Status.SUCCEEDED) -> N
         arms=[stored.resolved for stored in trials.arms_of(db, lease.experiment_id, lease.attempt)],
         trials=trials.trials_of(db, lease.experiment_id, lease.attempt),
     )
-    primary = [comparison.verdict for comparison in results.comparisons if comparison.primary]
-    verdict = primary[0] if primary else None
-    queue.finish(db, lease, status, results=results, verdict=verdict, reason="all blocks done")
+    queue.finish(db, lease, status, results=results, verdicts=results.verdicts, reason="all blocks done")
 
 
 def work_off(db: Database) -> ExperimentId:

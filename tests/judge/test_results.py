@@ -1,5 +1,6 @@
 """The whole answer, from whatever there is."""
 
+import dataclasses
 import json
 import random
 from typing import Any
@@ -197,20 +198,67 @@ def test_a_finished_experiment_is_complete_and_has_a_verdict() -> None:
     assert results.comparisons[0].verdict is Verdict.SLOWER
 
 
-@pytest.mark.parametrize("status", [Status.QUEUED, Status.RUNNING, Status.CANCELLED])
+@pytest.mark.parametrize("status", [Status.QUEUED, Status.RUNNING, Status.CANCELLED, Status.FAILED])
 def test_a_verdict_waits_for_the_end_the_plan_foresaw(status: Status) -> None:
     results = results_of(run_of(a_spec(), blocks=4), status=status)
     assert not results.complete
     assert results.comparisons[0].verdict is Verdict.INCONCLUSIVE
+    assert results.comparisons[0].reasons
     assert results.comparisons[0].change_pct == pytest.approx(-20, abs=1)
 
 
-def test_a_failed_experiment_keeps_the_verdict_of_its_finished_blocks() -> None:
+def test_a_failed_experiment_keeps_its_numbers_but_gets_no_verdict() -> None:
     failure = Failure(code=FailureCode.ENGINE_DIED, detail="gone", arm="async")
     results = results_of(run_of(a_spec(), blocks=5), status=Status.FAILED, failure=failure)
-    assert not results.complete
     assert results.failure == failure
-    assert results.comparisons[0].verdict is Verdict.SLOWER
+    assert results.verdicts == (Verdict.INCONCLUSIVE,)
+    assert results.comparisons[0].pairs == 5
+    assert "no verdict, the experiment ended where no plan foresaw it; a retry goes on" in results.summary
+
+
+THREE = [{"name": name, "profile": "vllm-sync"} for name in ("a", "b", "c")]
+
+
+def three_arms(b: float, c: float) -> Results:
+    """Six blocks of a at 100 tokens/s beside b and c."""
+    trials = [
+        a_trial(arm, block, place, speed * (1 + 0.0005 * (block % 3)), slot=3 * block + place)
+        for block in range(6)
+        for place, (arm, speed) in enumerate((("a", 100.0), ("b", b), ("c", c)))
+    ]
+    return results_of(trials, a_spec(arms=THREE), arms=[])
+
+
+@pytest.mark.parametrize(
+    ("b", "c", "verdicts"),
+    [
+        (100, 100, (Verdict.SAME,)),
+        (100, 80, (Verdict.SLOWER, Verdict.SAME)),
+        (120, 80, (Verdict.SLOWER, Verdict.FASTER)),
+        (120, 100, (Verdict.FASTER, Verdict.SAME)),
+    ],
+)
+def test_the_verdict_of_several_candidates_is_the_worst(b: float, c: float, verdicts: tuple[Verdict, ...]) -> None:
+    assert three_arms(b, c).verdicts == verdicts
+
+
+def test_each_candidate_has_its_own_verdict() -> None:
+    results = three_arms(120, 80)
+    assert (results.verdict_on("b"), results.verdict_on("c")) == (Verdict.FASTER, Verdict.SLOWER)
+    assert results.verdict_on("a") is None
+
+
+def test_primary_metrics_that_disagree_are_both_counted_and_both_said() -> None:
+    trials = [
+        trial
+        if trial.planned.arm == "sync"
+        else dataclasses.replace(trial, metrics=trial.metrics | {"output_throughput": 100.0 + trial.planned.block % 3})
+        for trial in run_of(a_spec(), blocks=6)
+    ]
+    results = results_of(trials)
+    assert len(results.verdicts) == 2
+    assert results.verdicts[0] is Verdict.SLOWER
+    assert "slower than sync on duration s" in results.summary
 
 
 @pytest.mark.parametrize("status", list(Status))

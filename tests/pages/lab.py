@@ -220,10 +220,10 @@ def finish(
         failure=failure,
         noise=noise,
     )
-    primary = [one.verdict for one in results.comparisons if one.primary]
     document = change(results.model_dump(mode="json"))
-    verdict = primary[0] if primary else None
-    queue.finish(db, lease, status, results=document, verdict=verdict, failure=failure, reason="all blocks done")
+    queue.finish(
+        db, lease, status, results=document, verdicts=results.verdicts, failure=failure, reason="all blocks done"
+    )
 
 
 # --- stories -------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from benchmarks.method import (
     QUIET,
     SLOWER,
     World,
+    alarms_over_a_retry,
     chosen,
     power_without_position_effect,
     share_covered,
@@ -56,3 +57,9 @@ def test_the_simulated_analysis_is_the_one_in_use(blocks: int) -> None:
         assert isinstance(result, PairedResult)
         assert result.log_ratio.value == pytest.approx(centre)
         assert result.log_ratio.high == pytest.approx(centre + half)
+
+
+def test_a_verdict_that_waits_for_the_retry_keeps_its_level() -> None:
+    both, anew, once = alarms_over_a_retry(5)
+    assert once <= 5.5
+    assert min(both, anew) > 8

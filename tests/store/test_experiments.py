@@ -143,7 +143,7 @@ def test_filters_narrow_the_list(db: Database) -> None:
     nightly = submit(db, name="Nightly 100% run", labels={"suite": "nightly", "team": "rl"})
     demo = submit(db, name="demo_run", labels={"suite": "demo", "team": "rl"}, model={"id": "Qwen/Qwen2.5-7B"})
     with db.write() as connection:
-        connection.execute(update(table).where(table.c.id == demo).values(verdict="same"))
+        connection.execute(update(table).where(table.c.id == demo).values(verdict="inconclusive same"))
     assert claim(db).experiment_id == nightly
 
     assert ids(experiments.page(db, labels={"suite": "nightly"})) == [nightly]
@@ -153,7 +153,9 @@ def test_filters_narrow_the_list(db: Database) -> None:
     assert ids(experiments.page(db, status=[Status.RUNNING])) == [nightly]
     assert len(ids(experiments.page(db, status=[Status.RUNNING, Status.QUEUED]))) == 2
     assert ids(experiments.page(db, model="Qwen/Qwen2.5-7B")) == [demo]
-    assert ids(experiments.page(db, verdict="same")) == [demo]
+    assert ids(experiments.page(db, verdict="same")) == ids(experiments.page(db, verdict="inconclusive")) == [demo]
+    assert experiments.get_item(db, demo).verdict == "inconclusive"
+    assert ids(experiments.page(db, verdict="sam")) == []
     assert ids(experiments.page(db, name="NIGHTLY")) == [nightly]
     assert ids(experiments.page(db, name="100%")) == [nightly]
     assert ids(experiments.page(db, name="o_r")) == [demo], "an underscore is an underscore"

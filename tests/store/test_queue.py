@@ -298,7 +298,7 @@ def test_a_cancel_request_is_not_lost_between_a_claim_and_a_hand_back(db: Databa
 def test_a_finished_experiment_has_results_and_a_verdict(db: Database) -> None:
     lease = start(db)
 
-    queue.finish(db, lease, Status.SUCCEEDED, results={"summary": "same"}, verdict="same", reason="all blocks done")
+    queue.finish(db, lease, Status.SUCCEEDED, results={"summary": "same"}, verdicts=["same"], reason="done")
 
     row = experiments.get(db, lease.experiment_id)
     assert (row.item.status, row.item.verdict, row.results) == (Status.SUCCEEDED, "same", {"summary": "same"})
