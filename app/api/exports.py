@@ -13,7 +13,7 @@ from app.api.problems import responses
 from app.errors import InvalidInput, NotFound, UnreadableSpec
 from app.service.results import results_of
 from app.spec.resolution import resolve
-from app.store import experiments
+from app.store import experiments, trials
 from app.store.experiments import ExperimentRow
 from app.store.ids import ExperimentId
 
@@ -63,7 +63,7 @@ def export(
     """What the experiment found, as other tools read it."""
     row = experiments.get(db, ExperimentId(experiment_id))
     etag = etag_of("export", experiment_id, row.etag, format_)
-    response = unchanged(request, etag) or _exported(row, _document(db, row), format_)
+    response = unchanged(request, etag) or _exported(db, row, format_)
     response.headers["ETag"] = etag
     return response
 
@@ -72,18 +72,27 @@ def _document(db: Db, row: ExperimentRow) -> dict[str, Any]:
     return row.results or results_of(db, row).model_dump(mode="json")
 
 
-def _exported(row: ExperimentRow, results: dict[str, Any], kind: ExportFormat) -> Response:
-    from app.report import exports
+def _exported(db: Db, row: ExperimentRow, kind: ExportFormat) -> Response:
+    from app.report import junit, markdown, pytorch_benchmark, vllm_bench
 
-    name = row.item.name
+    name, results = row.item.name, _document(db, row)
     match kind:
         case ExportFormat.VLLM_BENCH:
-            return JSONResponse(exports.vllm_bench(results, resolve(row.spec), name))
+            return JSONResponse(vllm_bench.write(results, resolve(row.spec), name, _figures(db, row)))
         case ExportFormat.PYTORCH_BENCHMARK:
-            return JSONResponse(exports.pytorch_benchmark(results, resolve(row.spec), name))
+            return JSONResponse(pytorch_benchmark.write(results, resolve(row.spec), name))
         case ExportFormat.JUNIT:
-            return Response(exports.junit(results, name), media_type="application/xml")
+            return Response(junit.write(results, name), media_type="application/xml")
         case ExportFormat.MARKDOWN:
-            return Response(exports.markdown(results, name), media_type="text/markdown; charset=utf-8")
+            return Response(markdown.write(results, name), media_type="text/markdown; charset=utf-8")
         case _:
             assert_never(kind)
+
+
+def _figures(db: Db, row: ExperimentRow) -> dict[int, dict[str, Any]]:
+    """By slot: what a trial's requests say, one trial's records at a time."""
+    from app.report import vllm_bench
+    from app.store.parquet import columns_of_table
+
+    stored = trials.records_of(db, row.item.id, attempt=row.item.attempt)
+    return {trial.planned.slot: vllm_bench.figures(columns_of_table(table)) for trial, table in stored if len(table)}

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.measure.columns import Columns
 from app.measure.records import EngineSample, RequestRecord
 
 RECORD_SCHEMA = pa.schema(
@@ -55,6 +57,16 @@ def records_of_table(table: pa.Table) -> tuple[RequestRecord, ...]:
     columns = table.to_pydict()
     columns["itl_ms"] = [None if gaps is None else tuple(gaps) for gaps in columns["itl_ms"]]
     return tuple(RequestRecord(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
+
+
+def columns_of_table(table: pa.Table) -> Columns:
+    """The columns of the records a table was made of."""
+    gaps = table["itl_ms"]
+    pooled = None if gaps.null_count else gaps.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return Columns.read(
+        lambda name: table[name].to_numpy(zero_copy_only=False),
+        None if pooled is None else np.asarray(pooled, dtype=np.float64),
+    )
 
 
 def table_of_samples(samples: Sequence[EngineSample]) -> pa.Table:
