@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from app.judge.blocks import Blocks, succeeded
 from app.judge.conditions import ResultWarning, WarningCode, condition_warnings
+from app.judge.taken import contrast, not_taken
 from app.measure.metrics import PERCENTILES, TrialSummary
+from app.measure.records import StartedArm
 from app.spec.experiment import Experiment
 from app.spec.lifecycle import Status
 from app.spec.plan import TrialPlan
@@ -27,6 +29,21 @@ def result_warnings(
     yield from condition_warnings([trial for trial in counted if trial.planned.arm not in made_up])
     yield from _cache(spec, counted)
     yield from _missing(counted)
+
+
+def asked_and_got(resolved: ResolvedExperiment, arms: Sequence[StartedArm]) -> Iterator[ResultWarning]:
+    """What engines did not take, and where nothing tells whether they took that in which the arms differ."""
+    started = {arm.arm: arm for arm in arms}
+    baseline = next(arm for arm in resolved.arms if arm.name == resolved.baseline)
+    for arm in resolved.arms:
+        lacking = not_taken(arm, started[arm.name]) if arm.name in started else ()
+        if lacking:
+            detail = f"Its engine did not take what was asked for: {'; '.join(map(str, lacking))}."
+            yield ResultWarning(code=WarningCode.NOT_TAKEN, detail=detail, arm=arm.name)
+        unread = contrast(baseline, arm, arms).unread
+        if unread and not (arm.simulated or baseline.simulated):
+            detail = f"Whether it is in force could not be read back: {', '.join(unread)}."
+            yield ResultWarning(code=WarningCode.NOT_READ_BACK, detail=detail, arm=arm.name)
 
 
 def _of_the_plan(spec: Experiment, resolved: ResolvedExperiment, status: Status, done: int) -> Iterator[ResultWarning]:

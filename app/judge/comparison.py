@@ -104,7 +104,7 @@ def _drafts(
             continue
         pair = Pair.of(blocks, baseline.name, candidate.name)
         confounds = confounds_of(baseline, candidate, pair, blocks, arms)
-        provisos = provisos_of(pair)
+        provisos = provisos_of(baseline, candidate, pair, blocks, arms)
         drafts += [
             replace(_draft(metric, key, pair, confounds, confidence, arms=len(resolved.arms)), provisos=provisos)
             for metric in METRICS.values()

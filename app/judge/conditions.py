@@ -20,6 +20,8 @@ class WarningCode(StrEnum):
     DROPPED_BLOCKS = "dropped_blocks"
     STOPPED_EARLY = "stopped_early"
     NO_WARMUP = "no_warmup"
+    NOT_TAKEN = "not_taken"
+    NOT_READ_BACK = "not_read_back"
     SEVERAL_CANDIDATES = "several_candidates"
     HARNESS_SHARE = "harness_share"
     EVENT_LOOP_LAG = "event_loop_lag"

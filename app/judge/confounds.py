@@ -3,12 +3,14 @@
 import json
 from collections.abc import Iterator, Sequence
 
-from app.judge.blocks import Blocks, Pair, fairness_of, succeeded
+from app.judge.blocks import Blocks, Pair, succeeded
 from app.judge.clocks import unequal_clocks
 from app.judge.conditions import unequal_conditions, unequal_treatment
+from app.judge.effects import effects, told, work_of_arms
 from app.judge.fairness import Fairness
 from app.judge.neighbours import unattributed, unequal_neighbours
 from app.judge.parity import ParityReport, check_parity
+from app.judge.taken import contrast
 from app.measure.records import StartedArm
 from app.spec.resolution import ResolvedArm
 
@@ -17,20 +19,27 @@ def confounds_of(
     baseline: ResolvedArm, candidate: ResolvedArm, pair: Pair, blocks: Blocks, arms: Sequence[StartedArm]
 ) -> tuple[str, ...]:
     """Undeclared settings, unequal work, an unequal host: validity comes before statistics."""
+    same = contrast(baseline, candidate, arms).same_twice
     reasons = [
+        *([] if same is None else [same]),
         *_parity(check_parity((baseline, candidate), arms)),
-        *_work(fairness_of(blocks, (baseline.name, candidate.name))),
+        *_work(work_of_arms(blocks, (baseline, candidate), arms)),
     ]
     if not (baseline.simulated or candidate.simulated):
         reasons += _host(pair, blocks, same_environment=baseline.environment == candidate.environment)
     return tuple(reasons)
 
 
-def provisos_of(pair: Pair) -> tuple[str, ...]:
-    """What a verdict must not keep to itself: conditions that differed as the arms explain, and what nobody saw."""
+def provisos_of(
+    baseline: ResolvedArm, candidate: ResolvedArm, pair: Pair, blocks: Blocks, arms: Sequence[StartedArm]
+) -> tuple[str, ...]:
+    """What a verdict must not keep to itself: work and conditions that differed as the arms explain, and what nobody
+    saw.
+    """
     trials = [trial for both in pair.done.values() for trial in both]
     unseen = unattributed(trials)
     return (
+        *effects(work_of_arms(blocks, (baseline, candidate), arms)),
         *(f"{one.said}: {one.explained}" for one in unequal_clocks(list(pair.done.values())) if one.explained),
         *([] if unseen is None else [unseen]),
     )
@@ -57,11 +66,4 @@ def _parity(parity: ParityReport) -> Iterator[str]:
 
 
 def _work(fairness: Fairness) -> Iterator[str]:
-    for difference in fairness.differences:
-        totals = set(difference.values.values())
-        if len(totals) == 1:
-            blocks = ", ".join(map(str, difference.blocks))
-            yield f"{difference.what} differ within blocks {blocks}, though every arm has {totals.pop()} in all"
-        else:
-            values = ", ".join(f"{arm} {value}" for arm, value in difference.values.items())
-            yield f"{difference.what} differ: {values or 'sample by sample'}"
+    yield from (told(difference) for difference in fairness.differences if difference.setting is None)

@@ -23,6 +23,11 @@ class WorkDifference(SpecModel):
         description="Total over the compared blocks, by arm.", examples=[{"sync": "16384", "async": "16400"}]
     )
     blocks: tuple[int, ...] = Field(description="Blocks in which they differ.", examples=[[0, 3]])
+    setting: str | None = Field(
+        None,
+        description="Setting of the arms that it follows from, and so is an effect of; null where none explains it.",
+        examples=["engine.enable_prefix_caching"],
+    )
 
 
 class Fairness(SpecModel):

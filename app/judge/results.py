@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any, assert_never
 from pydantic import Field, create_model
 
 from app.format import percent
-from app.judge.blocks import Blocks, blocks_of, fairness_of, succeeded
-from app.judge.caveats import result_warnings
+from app.judge.blocks import Blocks, blocks_of, succeeded
+from app.judge.caveats import asked_and_got, result_warnings
 from app.judge.comparison import Comparison, Method, Verdict, compare
 from app.judge.conditions import ResultWarning, WarningCode
 from app.judge.continuation import Continuation, continuation_warnings
+from app.judge.effects import work_of_arms
 from app.judge.fairness import Fairness
 from app.judge.fingerprint import EnvironmentReport, environment_report
 from app.judge.outliers import outlier_warnings
 from app.judge.parity import ParityReport, check_parity
 from app.judge.summary import summary_sentence
+from app.judge.taken import NotTaken, not_read_back, not_taken
 from app.judge.verdict import worst_first
 from app.measure.metrics import METRICS, STATISTICS, Kind, Metric, TrialSummary
 from app.measure.records import StartedArm, TrialState
@@ -60,6 +62,12 @@ class ArmReport(SpecModel):
     profile: str = Field(description="Profile and version.", examples=["vllm-sync@1"])
     simulated: bool = Field(description="Whether no engine ran.")
     trials: int = Field(description="Measured trials that succeeded.", examples=[6])
+    not_taken: tuple[NotTaken, ...] = Field((), description="What the arm asks for and its engine did not take.")
+    not_read_back: tuple[str, ...] = Field(
+        (),
+        description="Settings the arm asks for of which nothing tells whether they are in force.",
+        examples=[["environment.python"]],
+    )
 
     def metric(self, key: str) -> Scalar | Distribution:
         """The field of a metric, by its key in METRICS."""
@@ -190,20 +198,22 @@ def build_results(
             resolved,
             status,
             comparisons,
+            arms=arms,
             blocks_done=done,
             blocks_planned=spec.plan.blocks,
             failure=failure,
             withheld=withheld,
         ),
-        arms=tuple(_arm_result(arm, blocks) for arm in resolved.arms),
+        arms=tuple(_arm_result(arm, blocks, arms) for arm in resolved.arms),
         trials=tuple(_trial_report(trial) for trial in trials),
         comparisons=comparisons,
         parity=check_parity(resolved.arms, arms) if several and len(arms) > 1 else None,
-        fairness=fairness_of(blocks, plan.arms) if several and done else None,
+        fairness=work_of_arms(blocks, resolved.arms, arms) if several and done else None,
         explanation=None,
         noise=noise,
         warnings=(
             *result_warnings(spec, resolved, plan, status, blocks),
+            *asked_and_got(resolved, arms),
             *outlier_warnings(comparisons),
             *_noise_warnings(comparisons, noise),
             *continuation_warnings(continuation),
@@ -244,7 +254,8 @@ def _noise_warnings(comparisons: Sequence[Comparison], noise: NoiseFloor | None)
             )
 
 
-def _arm_result(arm: ResolvedArm, blocks: Blocks) -> ArmResult:
+def _arm_result(arm: ResolvedArm, blocks: Blocks, arms: Sequence[StartedArm]) -> ArmResult:
+    started = next((one for one in arms if one.arm == arm.name), None)
     own = [by_arm[arm.name] for by_arm in blocks.values() if arm.name in by_arm]
     counted = sorted((trial for trial in own if succeeded(trial)), key=lambda trial: trial.planned.slot)
     return ArmResult(
@@ -252,6 +263,8 @@ def _arm_result(arm: ResolvedArm, blocks: Blocks) -> ArmResult:
         profile=arm.profile,
         simulated=arm.simulated,
         trials=len(counted),
+        not_taken=() if started is None else not_taken(arm, started),
+        not_read_back=() if started is None else not_read_back(arm, started),
         **{key: _aggregate(metric, counted) for key, metric in METRICS.items()},
     )
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from app.format import percent
-from app.judge.parity import differing_settings
+from app.judge.taken import contrast
 from app.judge.verdict import Comparison, Verdict
+from app.measure.records import StartedArm
 from app.spec.lifecycle import Failure, Status
 from app.spec.resolution import ResolvedExperiment
 
@@ -18,6 +19,7 @@ def summary_sentence(
     status: Status,
     comparisons: Sequence[Comparison],
     *,
+    arms: Sequence[StartedArm] = (),
     blocks_done: int,
     blocks_planned: int,
     failure: Failure | None = None,
@@ -40,7 +42,7 @@ def summary_sentence(
     if len(resolved.arms) == 1:
         findings.append(f"{resolved.baseline} is the only arm: there is nothing to compare it with.")
     elif blocks_done or status is Status.SUCCEEDED:
-        findings += [_finding(comparison, resolved, withheld) for comparison in main]
+        findings += [_finding(comparison, resolved, arms, withheld) for comparison in main]
     simulated = ["Simulated."] if resolved.simulated else []
     beginning = " ".join([*simulated, *news])
     return (" " if len(findings) == 1 else "\n").join(filter(None, [beginning, *findings]))
@@ -65,11 +67,13 @@ def _news(status: Status, done: int, planned: int, failure: Failure | None) -> I
             assert_never(status)
 
 
-def _finding(comparison: Comparison, resolved: ResolvedExperiment, withheld: str | None) -> str:
+def _finding(
+    comparison: Comparison, resolved: ResolvedExperiment, started: Sequence[StartedArm], withheld: str | None
+) -> str:
     match comparison.verdict:
         case Verdict.SLOWER | Verdict.FASTER:
             end = f": {comparison.verdict}, but within the {_margin(comparison)} margin" * comparison.within_margin
-            return f"{_directed(comparison)}{end}. {_settings(comparison, resolved)}{_provisos(comparison)}"
+            return f"{_directed(comparison)}{end}. {_settings(comparison, resolved, started)}{_provisos(comparison)}"
         case Verdict.SAME:
             return f"{_directed(comparison)}: same within {_margin(comparison)}.{_provisos(comparison)}"
         case Verdict.INCONCLUSIVE:
@@ -117,14 +121,18 @@ def _confounded(comparison: Comparison) -> str:
     return f"{names}: {_some(comparison.reasons)}.{measured}"
 
 
-def _settings(comparison: Comparison, resolved: ResolvedExperiment) -> str:
-    """What the arms ask for differently: the verdict is about all of it together."""
+def _settings(comparison: Comparison, resolved: ResolvedExperiment, started: Sequence[StartedArm]) -> str:
+    """The settings in force in which the arms differ: the verdict is about all of them together."""
     arms = {arm.name: arm for arm in resolved.arms}
-    differing = differing_settings(arms[comparison.candidate], arms[comparison.baseline])
-    if not differing:
-        return "Their settings are the same."
-    named = [f"{key} ({_value(ours)} against {_value(theirs)})" for key, (ours, theirs) in differing.items()]
-    return f"They differ in {_some(named)}."
+    found = contrast(arms[comparison.candidate], arms[comparison.baseline], started)
+    named = [f"{key} ({_value(ours)} against {_value(theirs)})" for key, (ours, theirs) in found.in_force.items()]
+    unread = [
+        f"{key} (asked: {_value(ours)} against {_value(theirs)}), which could not be read back"
+        for key, (ours, theirs) in found.unread.items()
+    ]
+    differing = f"They differ in {_some(named)}." if named else ""
+    asked = f"They may differ in {_some(unread)}." if unread else ""
+    return " ".join(filter(None, [differing, asked])) or "Their settings are the same."
 
 
 def _provisos(comparison: Comparison) -> str:

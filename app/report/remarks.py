@@ -56,7 +56,14 @@ def _fairness(fairness: Object | None) -> list[str]:
     tokens = ", ".join(f"{arm} {count:,}" for arm, count in fairness["output_tokens"].items())
     same = fairness["identical_outputs_pct"]
     alike = "" if same is None else f"; {same:.1f} % of the samples have identical tokens"
-    verdict = "the arms did equal work" if fairness["equal"] else "the arms did UNEQUAL work"
+    found = fairness["differences"]
+    effects = dict.fromkeys(f"{one['what']} by {one['setting']}" for one in found if one.get("setting"))
+    if fairness["equal"]:
+        verdict = "the arms did equal work"
+    elif all(one.get("setting") for one in found):
+        verdict = f"the arms' work differs only as declared, in {', '.join(effects)}"
+    else:
+        verdict = "the arms did UNEQUAL work"
     return [f"fairness: {verdict} (output tokens: {tokens}){alike}"]
 
 

@@ -124,6 +124,41 @@ def test_an_arm_with_other_dtype_scheduling_and_threads_is_a_difference_of_setti
         assert "dtype" in results["summary"]
 
 
+def test_a_prefix_cache_that_was_switched_off_is_named_as_the_cause_of_unequal_work(lab: Lab) -> None:
+    arms: list[dict[str, Any]] = [
+        {"name": "on", "profile": "vllm-sync"},
+        {"name": "off", "profile": "vllm-sync", "engine": {"enable_prefix_caching": False}},
+    ]
+    results = finished(lab, arms)
+    assert results["fairness"]["cached_tokens"]["off"] == 0
+    assert results["fairness"]["cached_tokens"]["on"] > 0
+    assert [(one["what"], one["setting"]) for one in results["fairness"]["differences"]] == [
+        ("cached_tokens", "engine.enable_prefix_caching")
+    ]
+    comparison = throughput_of(results, "off")
+    assert not any("cached_tokens" in reason for reason in comparison["reasons"])
+    assert "off caches no prompt tokens" in comparison["provisos"][0]
+
+
+def test_a_setting_that_a_cpu_does_not_take_makes_no_second_arm(lab: Lab) -> None:
+    arms: list[dict[str, Any]] = [
+        {"name": "plain", "profile": "vllm-sync"},
+        {
+            "name": "asks",
+            "profile": "vllm-sync",
+            "engine": {"async_scheduling": True},
+            "environment": {"variables": {"OMP_NUM_THREADS": "1"}},
+        },
+    ]
+    results = finished(lab, arms, plan={"blocks": 2})
+    asks = next(arm for arm in results["arms"] if arm["name"] == "asks")
+    assert asks["not_taken"] == [{"setting": "engine.async_scheduling", "asked": True, "got": False}]
+    assert throughput_of(results, "asks")["verdict"] == "confounded"
+    assert "the same thing twice" in results["summary"]
+    assert "differ in" not in results["summary"]
+    assert results["parity"]["undeclared"] == []
+
+
 def test_an_arm_against_itself_is_neither_slower_nor_faster(lab: Lab) -> None:
     # At 5 % this would fail once in twenty runs by design.
     arms: list[dict[str, Any]] = [{"name": "sync", "profile": "vllm-sync"}]
