@@ -177,3 +177,25 @@ def test_an_arm_against_itself_is_neither_slower_nor_faster(lab: Lab) -> None:
     assert rehearsal["cost"]["noise_pct"] == pytest.approx(comparison["sd_pct"], abs=0.01)
     assert rehearsal["cost"]["detectable_effect_pct"] > 0
     assert lab.no_engine_is_left()
+
+
+def test_an_engine_process_that_somebody_nices_is_no_mode_effect(lab: Lab) -> None:
+    arms = [{"name": "sync", "profile": "vllm-sync"}, {"name": "async", "profile": "vllm-async"}]
+    experiment_id = lab.submit(model=TINY, workload=WORKLOAD, arms=arms, plan={"blocks": 6})
+    lab.measuring(experiment_id)
+    worker = lab.engine_processes("VLLM::Worker")[0]
+    worker.nice(worker.nice() + 3)
+    assert lab.ended(experiment_id, within_s=400.0)["status"] == "succeeded"
+    comparison = throughput_of(lab.results(experiment_id), "async")
+    assert comparison["verdict"] == "confounded"
+    assert any("VLLM::Worker had niceness" in reason for reason in comparison["reasons"])
+
+
+def test_the_idle_engine_of_another_arm_is_at_rest_and_no_stranger(lab: Lab) -> None:
+    arms: list[dict[str, Any]] = [
+        {"name": "separate", "profile": "vllm-sync"},
+        {"name": "in process", "profile": "vllm-sync", "driver": {"engine_process": "in_process"}},
+    ]
+    results = finished(lab, arms)
+    assert "idle_arm" not in {warning["code"] for warning in results["warnings"]}
+    assert not any("idle engines" in reason for reason in throughput_of(results, "in process")["reasons"])
