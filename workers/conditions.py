@@ -163,13 +163,8 @@ class _Looking(threading.Thread):
         self._look(seldom=True)
 
     def _look(self, *, seldom: bool) -> None:
-        self.engine.append(
-            EngineLook(
-                at_s=time.monotonic(),
-                stopped=any(_status(process) in _STOPPED for process in self._processes),
-                cpu_s=time.process_time(),
-            )
-        )
+        began, cpu_s = time.monotonic(), time.process_time()
+        stopped = any(_status(process) in _STOPPED for process in self._processes)
         for gpu, seen in zip(self._gpus, self.gpu, strict=True):
             look = gpu.look(pcie=seldom)
             seen.looks.append(look)
@@ -177,6 +172,7 @@ class _Looking(threading.Thread):
                 self.names[pid] = _name(pid)
             if seldom:
                 seen.uses |= dict.fromkeys(gpu.uses(self._since_us))
+        self.engine.append(EngineLook(at_s=began, done_s=time.monotonic(), stopped=stopped, cpu_s=cpu_s))
 
 
 def _await_rest(others: Collection[psutil.Process]) -> None:

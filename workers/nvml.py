@@ -90,7 +90,7 @@ class Gpu:
             try:
                 getattr(nvml, function)(self._handle, *arguments)
             except nvml.NVMLError as error:
-                if error.value != nvml.NVML_ERROR_NOT_FOUND:  # what it says while nothing runs
+                if error.value not in (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND):  # while nothing runs
                     found[what] = f"NVML: {error}"
         return found
 

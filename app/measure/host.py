@@ -13,6 +13,7 @@ class EngineLook:
     """The processes of the arm's engine at one moment of the host's monotonic clock."""
 
     at_s: float
+    done_s: float  # when the look was over: NVML, which is asked too, may take its time
     stopped: bool  # any of them
     cpu_s: float  # used so far by the process that looks
 
@@ -25,8 +26,9 @@ def stopped_s(looks: Sequence[EngineLook], period_s: float) -> float:
     total = 0.0
     for before, after in pairwise(looks):
         gap = after.at_s - before.at_s
-        if gap > _LATE * period_s and after.cpu_s - before.cpu_s < _STANDSTILL * gap:
-            total += gap - period_s
+        waited = after.at_s - before.done_s
+        if waited > _LATE * period_s and after.cpu_s - before.cpu_s < _STANDSTILL * waited:
+            total += waited - period_s
         else:
             total += gap * (before.stopped + after.stopped) / 2
     return total
