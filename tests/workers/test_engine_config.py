@@ -2,6 +2,8 @@
 
 import dataclasses
 import enum
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -131,3 +133,18 @@ def test_the_arm_s_own_environment_wins() -> None:
     assert engine_environment(own, on_gpu=False)["VLLM_CPU_KVCACHE_SPACE"] == "2"
     assert engine_environment(common, on_gpu=False)["VLLM_CPU_KVCACHE_SPACE"] == "1"
     assert "VLLM_CPU_KVCACHE_SPACE" not in engine_environment(common, on_gpu=True)
+
+
+def test_where_prompts_are_kept_whole_our_default_step_gives_way_to_the_model_s_longest_sequence(
+    tmp_path: Path,
+) -> None:
+    config = json.loads((MODELS["tiny-qwen2"].path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 20_000}))
+    text = {"prompts": {"source": "inline", "prompts": ["of unknown length"]}}
+    model = {"id": str(tmp_path), "load_format": "dummy"}
+    (whole, *_) = resolve(a_spec(model=model, workload=text, engine={"enable_chunked_prefill": False})).arms
+    assert engine_arguments(whole, sleep_mode=False)["max_num_batched_tokens"] == 20_000
+    (asked, *_) = resolve(
+        a_spec(model=model, workload=text, engine={"enable_chunked_prefill": False, "max_num_batched_tokens": 4096})
+    ).arms
+    assert engine_arguments(asked, sleep_mode=False)["max_num_batched_tokens"] == 4096

