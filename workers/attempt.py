@@ -1,7 +1,8 @@
 """One experiment from claim to verdict."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import structlog
@@ -36,8 +37,10 @@ from workers.arms import Engine
 from workers.cluster import Cluster, Place
 from workers.engines import Engines
 from workers.heartbeat import Heartbeat
+from workers.interpreters import ASK_S, ask_interpreter, check_interpreters
 from workers.prompts import read_prompts
 from workers.trials import TrialRules, run_trials
+from workers.unsplit import arms_on_cpu
 from workers.watch import Watch
 from workers.workload import Workload
 
@@ -46,6 +49,7 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 _DATABASE_RETRY_S = 1.0
+_ANSWER_S = ASK_S + 60.0  # Ray first starts a process to ask in
 
 
 class Attempt:
@@ -222,12 +226,17 @@ def _measure(attempt: Attempt, cluster: Cluster, settings: Settings) -> None:
     prompts = read_prompts(spec, attempt.resolved, watch.check)
     cluster.connect()
     gpus = _gpus(arms) if cluster.has_gpus else 0
+    as_started = {arm.name: arm for arm in arms} if gpus else arms_on_cpu(spec, attempt.resolved, prompts)
+    logs_dir = settings.data_dir.absolute() / "engine-logs"
     with (
-        cluster.reserve(gpus) as place,
-        Engines(plan, arms, _starter(place, spec.plan.seed), gpus > 0, watch) as engines,
+        cluster.reserve(gpus, watch.check) as place,
+        Engines(plan, arms, _starter(place, as_started, spec.plan.seed, logs_dir), gpus > 0, watch) as engines,
     ):
+        check_interpreters(arms, lambda python: place.ask(ask_interpreter, python, within_s=_ANSWER_S))
         attempt.keep_arms(engines.start_all())
-        workload = Workload(spec, attempt.resolved, attempt.arms[0].vocab_size, engines.encode, prompts)
+        workload = Workload(
+            spec, attempt.resolved, attempt.arms[0].vocab_size, engines.encode, from_file=prompts, check=watch.check
+        )
         attempt.keep_workload(workload.sha256)
         attempt.take_over()
         rules = TrialRules(
@@ -245,8 +254,10 @@ def _measure(attempt: Attempt, cluster: Cluster, settings: Settings) -> None:
         raise AllBlocksDropped("every measured trial failed: " + "; ".join(_errors(attempt.summaries)))
 
 
-def _starter(place: Place, seed: int) -> Callable[[ResolvedArm, bool], Engine]:
-    return lambda arm, sleep_mode: Engine(arm, place, sleep_mode, seed)
+def _starter(
+    place: Place, as_started: Mapping[str, ResolvedArm], seed: int, logs_dir: Path
+) -> Callable[[ResolvedArm, bool], Engine]:
+    return lambda arm, sleep_mode: Engine(as_started[arm.name], place, sleep_mode, seed, logs_dir)
 
 
 def _gpus(arms: tuple[ResolvedArm, ...]) -> int:

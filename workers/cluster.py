@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import psutil
 import ray
@@ -17,12 +18,16 @@ from ray.exceptions import RayError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from app.errors import NoResources, RayLost
+from app.errors import NoResources, RayLost, RolloutLabError
+
+T = TypeVar("T")
 
 _NAMESPACE = "rollout-lab"
 _OBJECT_STORE_BYTES = 256 * 2**20  # batches and records are small; Ray would take 30 % of the memory
 _RESERVE_TIMEOUT_S = 60.0
 _LOOK_EVERY_S = 1.0
+_CANCEL_S = 5.0
+_LOG_BYTES = 1 << 16
 # Ray ends a process that has lost its head node. Our own never comes back, so there is no point in waiting a minute.
 _HEAD_TIMEOUT_S = 5
 _DAEMONS = {"gcs_server": "head", "raylet": "raylet"}  # by the name of the process
@@ -35,6 +40,13 @@ class Place:
     strategy: PlacementGroupSchedulingStrategy
     gpus: tuple[str, ...]
     require_ray: Callable[[], None]  # raises RayLost
+    check: Callable[[], None]  # raises what ends the experiment early
+    ray_log: Callable[[], str]  # the end of what Ray has logged on this host about processes it starts
+
+    def ask(self, function: Callable[..., T], *arguments: object, within_s: float) -> T:
+        """What a function of this project answers on the node, run in the worker's own Python."""
+        task = ray.remote(function).options(num_cpus=0, scheduling_strategy=self.strategy, max_retries=0)
+        return cast(T, _answer(task.remote(*arguments), within_s, self.require_ray, self.check))
 
 
 class Cluster:
@@ -62,7 +74,7 @@ class Cluster:
             os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
             os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(_HEAD_TIMEOUT_S))
         with _signal_handlers_kept():
-            ray.init(
+            context = ray.init(
                 address=self._address or "local",
                 namespace=_NAMESPACE,
                 log_to_driver=False,
@@ -70,6 +82,7 @@ class Cluster:
                 configure_logging=False,
                 **own,
             )
+        self._logs = Path(context.address_info["session_dir"]) / "logs"
         if not self._address:
             below = psutil.Process().children(recursive=True)
             self._daemons = {_DAEMONS[name]: process for process in below if (name := _name(process)) in _DAEMONS}
@@ -122,8 +135,10 @@ class Cluster:
         return bool(ray.cluster_resources().get("GPU", 0) > 0)
 
     @contextmanager
-    def reserve(self, gpus: int) -> Iterator[Place]:
+    def reserve(self, gpus: int, check: Callable[[], None]) -> Iterator[Place]:
         """Reserve one CPU and ``gpus`` GPUs of one node; raise NoResources where no node has them.
+
+        ``check`` ends the waiting by raising.
 
         Engines of an experiment take turns on the same GPUs, which Ray's fractions allow for one GPU only. So the
         GPUs are reserved here once, and the actors, which ask Ray for none, are told which they are. Leaving ends
@@ -135,18 +150,32 @@ class Cluster:
         bundle = {"CPU": 1.0, **({"GPU": float(gpus)} if gpus else {})}
         group = placement_group([bundle], strategy="STRICT_PACK")
         try:
-            self._await(group, bundle)
+            self._await(group, bundle, check)
             strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0)
-            yield Place(strategy, _gpu_ids(strategy, gpus), self._require)
+            yield Place(strategy, self._gpu_ids(strategy, gpus, check), self._require, check, self._log)
         finally:
             _remove(group)
 
-    def _await(self, group: PlacementGroup, bundle: dict[str, float]) -> None:
+    def _await(self, group: PlacementGroup, bundle: dict[str, float], check: Callable[[], None]) -> None:
         deadline = time.monotonic() + _RESERVE_TIMEOUT_S
         while not group.wait(_LOOK_EVERY_S):
+            check()
             self._require()
             if time.monotonic() > deadline:
                 raise NoResources(f"no node had {bundle} free within {_RESERVE_TIMEOUT_S:g} s")
+
+    def _gpu_ids(
+        self, strategy: PlacementGroupSchedulingStrategy, gpus: int, check: Callable[[], None]
+    ) -> tuple[str, ...]:
+        if not gpus:
+            return ()
+        task = ray.remote(_visible_gpus).options(num_cpus=0, num_gpus=gpus, scheduling_strategy=strategy)
+        return tuple(_answer(task.remote(), _RESERVE_TIMEOUT_S, self._require, check))
+
+    def _log(self) -> str:
+        """What Ray's node on this host has logged of processes it starts, and what these printed before they spoke."""
+        said = [line for line in _last_lines(self._logs / "raylet.out") if "worker_pool.cc" in line]
+        return "\n".join(said[-10:] + _last_lines(self._logs / "raylet.err")[-10:])
 
     def _require(self) -> None:
         trouble = self._trouble()
@@ -186,11 +215,31 @@ def _signal_handlers_kept() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def _gpu_ids(strategy: PlacementGroupSchedulingStrategy, gpus: int) -> tuple[str, ...]:
-    if not gpus:
-        return ()
-    ask = ray.remote(_visible_gpus).options(num_cpus=0, num_gpus=gpus, scheduling_strategy=strategy)
-    return tuple(ray.get(ask.remote()))
+def _answer(
+    call: "ray.ObjectRef[Any]", within_s: float, require_ray: Callable[[], None], check: Callable[[], None]
+) -> Any:
+    """A task's answer; raises NoResources where there is none in time, such as on a node that starts no process."""
+    deadline = time.monotonic() + within_s
+    try:
+        while not ray.wait([call], timeout=_LOOK_EVERY_S)[0]:
+            check()
+            require_ray()
+            if time.monotonic() > deadline:
+                raise NoResources(f"the reserved node has not run a task of Ray within {within_s:g} s")
+    except RolloutLabError:
+        ray.cancel(call)  # interrupts it, so that it can end what it started
+        ray.wait([call], timeout=_CANCEL_S)
+        raise
+    return ray.get(call)
+
+
+def _last_lines(log: Path) -> list[str]:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_BYTES))
+            return file.read().decode(errors="replace").splitlines()
+    except OSError:  # a node elsewhere
+        return []
 
 
 def _visible_gpus() -> list[str]:

@@ -6,9 +6,10 @@ Ray waits for ever for an actor whose interpreter is none, or has another Ray.
 import json
 import os
 import platform
+import select
 import signal
 import subprocess
-import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from app.spec.resolution import ResolvedArm
 ASK_S = 60.0  # vLLM is not imported, but the disk may be slow and the interpreter cold
 _MOST_BYTES = 64 << 10
 _TOLD_CHARACTERS = 200
+_LOOK_EVERY_S = 0.2
+_EXIT_S = 5.0  # from the last word to the end
 # For any Python: an old one shall say how old it is.
 _QUESTION = """
 import json, sys
@@ -76,32 +79,40 @@ def ask_interpreter(python: str, timeout_s: float = ASK_S) -> Answer:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         return Answer({}, f"cannot be run: {reason}")
-    late = threading.Event()
-
-    def end() -> None:
-        late.set()
-        _end(process)
-
-    timer = threading.Timer(timeout_s, end)
-    timer.start()
     with process:
-        assert process.stdout is not None  # noqa: S101 - a pipe was asked for
         try:
-            said = process.stdout.read(_MOST_BYTES)
-            if len(said) == _MOST_BYTES:
-                _end(process)
-            code = process.wait()
+            said = _said(process, time.monotonic() + timeout_s)
+            code = process.wait(_EXIT_S) if len(said) < _MOST_BYTES else None
+        except (TimeoutError, subprocess.TimeoutExpired):
+            return Answer({}, f"did not answer within {timeout_s:g} s")
         finally:  # also of a task that is interrupted
-            timer.cancel()
             _end(process)  # and what it may have started and left
-    if late.is_set():
-        return Answer({}, f"did not answer within {timeout_s:g} s")
     return _understood(code, said.decode(errors="replace"))
 
 
-def _understood(code: int, said: str) -> Answer:
+def _said(process: "subprocess.Popen[bytes]", deadline: float) -> bytes:
+    """What a process prints until it closes its output, or too much of it; TimeoutError where it does not end.
+
+    Looks again and again, because Ray can interrupt a task only between two steps of Python.
+    """
+    assert process.stdout is not None  # noqa: S101 - a pipe was asked for
+    said = b""
+    while len(said) < _MOST_BYTES:
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        if select.select([process.stdout], [], [], _LOOK_EVERY_S)[0]:
+            chunk = os.read(process.stdout.fileno(), _MOST_BYTES)
+            if not chunk:
+                return said
+            said += chunk
+    return said
+
+
+def _understood(code: int | None, said: str) -> Answer:
     lines = [line for line in said.splitlines() if line.strip()]
     last = lines[-1][:_TOLD_CHARACTERS] if lines else "nothing"
+    if code is None:
+        return Answer({}, f"is no Python: asked for its version it went on saying: {last}")
     if code != 0:
         return Answer({}, f"is no Python: it ended with status {code} and said: {last}")
     try:

@@ -59,12 +59,15 @@ class Watch:
         self._tokens = -1
         self._moved = time.monotonic()
 
-    def check_pulse(self, pulse: Pulse) -> None:
-        """Raise EngineDied or EngineStalled; a process can hang while its health check still passes."""
+    def check_pulse(self, pulse: Pulse, stalls: bool) -> None:
+        """Raise EngineDied, or EngineStalled in a call that ``stalls`` where no token comes.
+
+        A process can hang while its health check still passes.
+        """
         if pulse.dead is not None:
             raise EngineDied(pulse.dead)
         if pulse.tokens != self._tokens:
             self._tokens = pulse.tokens
             self._moved = time.monotonic()
-        elif time.monotonic() - self._moved > self._limits.stall_timeout_s:
+        elif stalls and time.monotonic() - self._moved > self._limits.stall_timeout_s:
             raise EngineStalled(f"no new token for limits.stall_timeout_s ({self._limits.stall_timeout_s:g} s)")

@@ -51,9 +51,15 @@ class Workload:
         resolved: ResolvedExperiment,
         vocab_size: int,
         encode: Encode,
+        *,
         from_file: Sequence[str | TokenIds] | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        """Encodes given prompts once; raises InvalidWorkload where they do not fit."""
+        """Encodes given prompts once; raises InvalidWorkload where they do not fit.
+
+        ``check`` is called for every prompt that is drawn: it may raise what ends the experiment.
+        """
+        self._check = check
         self._spec = spec
         self._vocab_size = vocab_size
         self._per_prompt = resolved.lengths_per_prompt
@@ -75,6 +81,7 @@ class Workload:
         requests: list[Request] = []
         clock = _arrivals(workload.arrival, rng)
         for prompt_index, prompt in enumerate(prompts):
+            self._check()
             lengths = self._lengths(rng)
             seed = rng.randrange(2**31)
             for sample_index, (low, high) in enumerate(lengths):
@@ -134,7 +141,11 @@ class Workload:
         prompts = self._spec.workload.prompts
         assert isinstance(prompts, SyntheticPrompts)  # noqa: S101 - the others are given
         ids = self._ordinary_tokens()
-        return [tuple(rng.choices(ids, k=draw(prompts.tokens, rng))) for _ in range(prompts.count)]
+        drawn: list[TokenIds] = []
+        for _ in range(prompts.count):
+            self._check()
+            drawn.append(tuple(rng.choices(ids, k=draw(prompts.tokens, rng))))
+        return drawn
 
     def _lengths(self, rng: random.Random) -> list[tuple[int, int]]:
         """(fewest, most) output tokens of every sample of a prompt."""

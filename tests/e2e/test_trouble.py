@@ -1,11 +1,16 @@
 """What goes wrong with real engines, and what the user is told."""
 
+import os
+import time
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from tests.e2e.crashes import shared_memory
 from tests.e2e.lab import Lab
+from tests.live import eventually
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -23,22 +28,143 @@ def long_workload(tokens: int) -> dict[str, Any]:
     }
 
 
+SIMULATED: dict[str, Any] = {"name": "simulated", "profile": "simulated"}
+
+
+def fails(lab: Lab, code: str, within_s: float = 240.0, **spec: Any) -> dict[str, Any]:
+    """The error of an experiment that must end with this one, and leave nothing; what it shared in memory is seen."""
+    experiment_id = lab.submit(**spec)
+    shared: set[str] = set()
+
+    def look() -> dict[str, Any] | None:
+        for process in lab.engine_processes():
+            shared.update(shared_memory(process.pid))
+        experiment = lab.experiment(experiment_id)
+        return experiment if experiment["finished_at"] else None
+
+    ended = eventually(look, within_s, 0.2)
+    assert ended["status"] == "failed"
+    assert ended["error"]["code"] == code, ended["error"]
+    assert lab.no_engine_is_left()
+    assert [path for path in shared if Path(path).exists()] == []
+    error: dict[str, Any] = ended["error"]
+    return error
+
+
+def logs_left(lab: Lab) -> list[Path]:
+    """Logs of engines that the service has kept."""
+    return sorted((lab.data_dir / "engine-logs").glob("*"))
+
+
+def test_seeded_prompts_that_do_not_fit_into_one_step_are_run_whole_in_every_arm(lab: Lab) -> None:
+    workload = {
+        "prompts": {"count": 20, "tokens": {"value": 500}},
+        "samples_per_prompt": 2,
+        "output": {"tokens": {"value": 8}},
+    }
+    experiment_id = lab.submit(model=TINY, arms=[SYNC, ASYNC], workload=workload, plan={"blocks": 1})
+    assert lab.ended(experiment_id)["status"] == "succeeded"
+    results = lab.results(experiment_id)
+    assert {trial["state"] for trial in results["trials"]} == {"succeeded"}
+    assert results["parity"]["undeclared"] == []
+    assert results["fairness"]["equal"]
+    assert logs_left(lab) == []
+    asked = {"enable_chunked_prefill": True}
+    error = fails(lab, "invalid_workload", model=TINY, arms=[ASYNC], workload=workload, engine=asked)
+    assert "workload.sampling.per_request_seed: false" in error["detail"]
+
+
+def test_a_core_that_dies_in_a_trial_tells_its_own_exception_and_the_end_of_its_log(lab: Lab) -> None:
+    # As text, the prompts' length is known to the engine only: nobody can refuse them before the start.
+    prompts = [f"{number} " + "rollout " * 300 for number in range(12)]
+    before = logs_left(lab)
+    error = fails(
+        lab,
+        "engine_died",
+        model=TINY,
+        arms=[SYNC],
+        engine={"enable_chunked_prefill": True, "max_num_batched_tokens": 2048},
+        workload={"prompts": {"source": "inline", "prompts": prompts}, "output": {"tokens": {"value": 8}}},
+        plan={"blocks": 1},
+    )
+    assert error["arm"] == "sync"
+    assert error["detail"].count("CPU Generator does not use offset") == 1
+    assert "workload.sampling.per_request_seed: false" in error["detail"]
+    assert "Traceback" in error["log_tail"]
+    kept = [log for log in logs_left(lab) if log not in before]
+    assert len(kept) == 2
+    assert all("CPU Generator" in log.read_text() for log in kept)
+
+
+def an_interpreter(directory: Path, body: str) -> str:
+    path = directory / "python"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_an_interpreter_that_cannot_run_an_engine_fails_before_a_start_with_what_is_needed(
+    lab: Lab, tmp_path: Path
+) -> None:
+    for python, found in (
+        ("/no/such/python", "No such file"),
+        ("/bin/true", "is no Python"),
+        (an_interpreter(tmp_path, """echo '{"python": "3.8.1", "ray": "2.9.0"}'"""), "Python 3.8.1"),
+    ):
+        arm = SIMULATED | {"environment": {"python": python}}
+        error = fails(lab, "engine_start_failed", 90.0, model=TINY, arms=[arm])
+        assert error["arm"] == "simulated"
+        assert python in error["detail"]
+        assert found in error["detail"]
+        assert "needed: Python 3" in error["detail"]
+
+
+def test_a_fifo_for_prompts_fails_at_once_and_the_queue_goes_on(lab: Lab, tmp_path: Path) -> None:
+    fifo = tmp_path / "prompts.jsonl"
+    os.mkfifo(fifo)
+    workload = {"prompts": {"source": "file", "path": str(fifo)}}
+    error = fails(lab, "invalid_workload", 30.0, model=TINY, arms=[SYNC], workload=workload)
+    assert "FIFO" in error["detail"]
+    assert lab.ended(lab.submit(model=TINY, arms=[SIMULATED]), 60.0)["status"] == "succeeded"
+
+
+def slow_interpreter(directory: Path) -> dict[str, Any]:
+    return {"environment": {"python": an_interpreter(directory, "sleep 600")}}
+
+
+@pytest.mark.parametrize("step", ["checking an interpreter", "starting", "in a trial"])
+def test_a_cancel_ends_whatever_runs(lab: Lab, tmp_path: Path, step: str) -> None:
+    arms: dict[str, dict[str, Any]] = {
+        "checking an interpreter": slow_interpreter(tmp_path),
+        "starting": {"driver": {"start_s": 600}},
+        "in a trial": {"driver": {"pace": 600}},
+    }
+    experiment_id = lab.submit(model=TINY, arms=[SIMULATED | arms[step]])
+    eventually(lambda: lab.experiment(experiment_id)["status"] == "running", 60.0)
+    time.sleep(3.0)
+    assert lab.http.post(f"/v1/experiments/{experiment_id}/cancel").status_code == 202
+    assert lab.ended(experiment_id, within_s=30.0)["status"] == "cancelled"
+    assert lab.no_engine_is_left()
+    assert not [process for process in psutil.process_iter() if str(tmp_path) in " ".join(process.cmdline())]
+
+
+def test_a_start_that_outlives_the_experiment_s_time_names_the_arm_it_was_about(lab: Lab) -> None:
+    slow = SIMULATED | {"driver": {"start_s": 600}}
+    error = fails(lab, "timed_out", 60.0, model=TINY, arms=[slow], limits={"timeout_s": 8})
+    assert error["detail"] == ("not done within limits.timeout_s (8 s), while the engine of simulated was waited for")
+
+
 def test_a_bad_model_path_fails_with_vllm_s_own_reason(lab: Lab) -> None:
-    ended = lab.ended(lab.submit(model={"id": "/no/such/model"}, arms=[SYNC]))
-    assert ended["status"] == "failed"
-    assert ended["error"]["code"] == "engine_start_failed"
-    assert ended["error"]["arm"] == "sync"
-    assert "/no/such/model" in ended["error"]["detail"]
-    assert lab.no_engine_is_left()
+    error = fails(lab, "engine_start_failed", model={"id": "/no/such/model"}, arms=[SYNC])
+    assert error["arm"] == "sync"
+    assert "/no/such/model" in error["detail"]
 
 
-def test_an_engine_that_cannot_fit_fails_with_vllm_s_own_reason(lab: Lab) -> None:
+def test_an_engine_that_cannot_fit_fails_with_vllm_s_own_reason_and_leaves_no_shared_memory(lab: Lab) -> None:
     arm = ASYNC | {"engine": {"num_gpu_blocks_override": 1, "max_model_len": 4096}}
-    ended = lab.ended(lab.submit(model=TINY, arms=[arm]))
-    assert ended["status"] == "failed"
-    assert ended["error"]["code"] == "engine_start_failed"
-    assert "cache blocks" in ended["error"]["detail"]
-    assert lab.no_engine_is_left()
+    error = fails(lab, "engine_start_failed", model=TINY, arms=[arm])
+    assert "cache blocks" in error["detail"]
+    assert "Traceback" in error["log_tail"]
 
 
 def test_an_engine_core_killed_during_a_sync_batch_costs_its_block_only(lab: Lab) -> None:

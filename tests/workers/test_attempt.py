@@ -65,8 +65,8 @@ class NoCluster:
         """There is nothing to connect to."""
 
     @contextmanager
-    def reserve(self, gpus: int) -> Iterator[None]:
-        del gpus
+    def reserve(self, gpus: int, check: Callable[[], None]) -> Iterator[None]:
+        del gpus, check
         yield
 
 
@@ -87,8 +87,10 @@ def ran(db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
     def run(spec: Experiment, configs: dict[str, dict[str, object]] | None = None) -> ExperimentRow:
         found = configs or {}
 
-        def starter(place: object, seed: int) -> Callable[[ResolvedArm, bool], Engine]:
-            del place
+        def starter(
+            place: object, as_started: object, seed: int, logs_dir: Path
+        ) -> Callable[[ResolvedArm, bool], Engine]:
+            del place, as_started, logs_dir
             return lambda arm, _: cast(Engine, EngineInThisProcess(arm, seed, found.get(arm.name, {})))
 
         monkeypatch.setattr(attempt, "_starter", starter)

@@ -40,28 +40,35 @@ def test_a_draining_worker_lets_the_running_trial_go_on_for_a_while() -> None:
 def test_an_engine_that_yields_no_token_is_stalled() -> None:
     watch = Watch(Limits(stall_timeout_s=0.02))
     watch.begin_trial()
-    watch.check_pulse(Pulse(tokens=5))
+    watch.check_pulse(Pulse(tokens=5), stalls=True)
     time.sleep(0.03)
     with pytest.raises(EngineStalled, match=r"limits\.stall_timeout_s"):
-        watch.check_pulse(Pulse(tokens=5))
+        watch.check_pulse(Pulse(tokens=5), stalls=True)
 
 
 def test_an_engine_that_goes_on_is_not_stalled() -> None:
     watch = Watch(Limits(stall_timeout_s=0.02))
     watch.begin_trial()
-    watch.check_pulse(Pulse(tokens=5))
+    watch.check_pulse(Pulse(tokens=5), stalls=True)
     time.sleep(0.03)
-    watch.check_pulse(Pulse(tokens=6))
+    watch.check_pulse(Pulse(tokens=6), stalls=True)
 
 
 def test_the_stall_clock_starts_anew_with_every_trial() -> None:
     watch = Watch(Limits(stall_timeout_s=0.02))
-    watch.check_pulse(Pulse(tokens=5))
+    watch.check_pulse(Pulse(tokens=5), stalls=True)
     time.sleep(0.03)
     watch.begin_trial()
-    watch.check_pulse(Pulse(tokens=5))
+    watch.check_pulse(Pulse(tokens=5), stalls=True)
 
 
 def test_a_process_that_is_gone_is_an_engine_that_died() -> None:
     with pytest.raises(EngineDied, match="is gone"):
-        Watch(Limits()).check_pulse(Pulse(tokens=5, dead="the engine's process 7 is gone"))
+        Watch(Limits()).check_pulse(Pulse(tokens=5, dead="the engine's process 7 is gone"), stalls=False)
+
+
+def test_a_call_that_generates_nothing_does_not_stall() -> None:
+    watch = Watch(Limits(stall_timeout_s=0.001))
+    watch.check_pulse(Pulse(tokens=5), stalls=False)
+    time.sleep(0.01)
+    watch.check_pulse(Pulse(tokens=5), stalls=False)

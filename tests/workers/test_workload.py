@@ -1,19 +1,21 @@
 """From a workload to requests."""
 
 import random
+import time
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import InvalidWorkload
+from app.errors import Cancelled, InvalidWorkload
 from app.spec.experiment import Experiment
 from app.spec.plan import Phase, PlannedTrial
 from app.spec.resolution import longest, resolve
 from app.spec.workload import Empirical, LogNormal, TokenDistribution, Uniform
 from tests.builders import a_simulated_spec, a_spec, planned
 from workers.drivers.base import Batch
+from workers.watch import Watch
 from workers.workload import Workload, draw
 
 
@@ -134,9 +136,9 @@ def test_text_and_token_ids_may_be_mixed() -> None:
 
 def test_prompts_of_a_file_are_encoded_like_any_other() -> None:
     spec = with_workload(prompts={"source": "file", "path": "prompts.jsonl"}, samples_per_prompt=1)
-    workload = Workload(spec, resolve(spec), 8192, bytes_as_tokens, ("ab", (7, 8, 9)))
+    workload = Workload(spec, resolve(spec), 8192, bytes_as_tokens, from_file=("ab", (7, 8, 9)))
     assert [r.prompt_token_ids for r in workload.batch(planned()).requests] == [(97, 98), (7, 8, 9)]
-    other = Workload(spec, resolve(spec), 8192, bytes_as_tokens, ("ab", (7, 8)))
+    other = Workload(spec, resolve(spec), 8192, bytes_as_tokens, from_file=("ab", (7, 8)))
     assert workload.sha256 != other.sha256
 
 
@@ -153,6 +155,17 @@ def test_a_prompt_outside_the_vocabulary_is_refused_before_the_engine_sees_it(
     spec = with_workload(prompts={"source": "inline", "prompts": ["fine", "x"]})
     with pytest.raises(InvalidWorkload, match=f"prompt 2: .*{complaint}"):
         Workload(spec, resolve(spec), 8192, lambda _: ((5,), tokens))
+
+
+def test_a_cancel_ends_the_drawing_of_a_large_batch() -> None:
+    spec = with_workload(prompts={"count": 100_000})
+    watch = Watch(spec.limits)
+    workload = Workload(spec, resolve(spec), 8192, bytes_as_tokens, check=watch.check)
+    watch.cancelled.set()
+    began = time.monotonic()
+    with pytest.raises(Cancelled):
+        workload.batch(planned())
+    assert time.monotonic() - began < 1.0
 
 
 distributions = st.one_of(
