@@ -18,14 +18,13 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 class Client:
     """A connection to one service."""
 
-    def __init__(self, url: str, *, timeout_s: float = 120.0) -> None:
-        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-            raise InvalidInput(f"{url!r} is not the address of a service, like http://127.0.0.1:8321")
+    def __init__(self, url: str, *, token: str = "", timeout_s: float = 120.0) -> None:
+        _require_address(url)
         self.url = url.rstrip("/")
         self._http = httpx.Client(
             base_url=self.url,
             timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 10.0)),  # a service that starts takes its time
-            headers={"User-Agent": f"rollout-lab/{VERSION}"},
+            headers={"User-Agent": f"rollout-lab/{VERSION}"} | ({"Authorization": f"Bearer {token}"} if token else {}),
             trust_env=urlsplit(url).hostname not in _LOOPBACK,  # a proxy has no way to this host
         )
 
@@ -58,6 +57,10 @@ class Client:
         """Its results, partial while it runs."""
         return self._object("GET", f"/v1/experiments/{experiment_id}/results")
 
+    def report(self, experiment_id: str) -> bytes:
+        """Its report, one HTML file."""
+        return self._answer("GET", f"/experiments/{experiment_id}/report.html").content
+
     def cancel(self, experiment_id: str) -> JsonObject:
         """Ask for its end."""
         return self._object("POST", f"/v1/experiments/{experiment_id}/cancel")
@@ -85,6 +88,17 @@ class Client:
     def _object(
         self, method: str, path: str, *, accepted: tuple[int, ...] = (200, 201, 202), **request: Any
     ) -> JsonObject:
+        try:
+            found = self._answer(method, path, accepted=accepted, **request).json()
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise Unreachable(f"{self.url} answers, but not as this service does")
+        return found
+
+    def _answer(
+        self, method: str, path: str, *, accepted: tuple[int, ...] = (200, 201, 202), **request: Any
+    ) -> httpx.Response:
         if "content" in request:
             request["headers"] = {"Content-Type": "application/json", **request.get("headers", {})}
         try:
@@ -93,13 +107,17 @@ class Client:
             raise Unreachable(f"no answer from {self.url}: {error}") from error
         if response.status_code not in accepted:
             raise _failure(self.url, response)
-        try:
-            found = response.json()
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise Unreachable(f"{self.url} answers, but not as this service does")
-        return found
+        return response
+
+
+def _require_address(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        complete = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number
+        complete = False
+    if not complete:
+        raise InvalidInput(f"{url!r} is not the address of a service, like http://127.0.0.1:8321")
 
 
 def _json(document: object) -> bytes:

@@ -8,7 +8,11 @@ RolloutLabError
 ├── NotFound                  404
 ├── Conflict                  409  the state does not allow it
 ├── UnreadableSpec            409  what is stored was written by another version
-├── FromElsewhere             403  a form that no page of the service has sent
+├── Unauthorized              401  who asks has no valid token
+├── Forbidden                 403  the token's scope does not reach that far
+├── FromElsewhere             403  a request that a page elsewhere made a browser send
+├── UnknownHost               421  asked under a name that is not the service's
+├── TooManyRequests           429  one client asks too often, or follows too much at once
 ├── DatabaseUnavailable       503
 ├── Unreachable                    a client gets no answer, or not now
 ├── Refused                        a client is answered with a problem
@@ -114,12 +118,48 @@ class UnreadableSpec(RolloutLabError):
     title = "Written by another version"
 
 
+class Unauthorized(RolloutLabError):
+    """The request needs a token, and has none that is valid."""
+
+    status = 401
+    slug = "unauthorized"
+    title = "Unauthorized"
+
+
+class Forbidden(RolloutLabError):
+    """The token is valid, but may not do this."""
+
+    status = 403
+    slug = "forbidden"
+    title = "Forbidden"
+
+
 class FromElsewhere(RolloutLabError):
-    """The request comes from a page elsewhere."""
+    """A page elsewhere made a browser send the request."""
 
     status = 403
     slug = "from-elsewhere"
     title = "Refused"
+
+
+class UnknownHost(RolloutLabError):
+    """The request names a host that is not the service's."""
+
+    status = 421
+    slug = "unknown-host"
+    title = "Unknown host"
+
+
+class TooManyRequests(RolloutLabError):
+    """One client asks too often, or keeps too many streams open. ``retry_after_s``: when to come back."""
+
+    status = 429
+    slug = "too-many-requests"
+    title = "Too many requests"
+
+    def __init__(self, detail: str, retry_after_s: float = 1.0) -> None:
+        super().__init__(detail)
+        self.retry_after_s = retry_after_s
 
 
 class DatabaseUnavailable(RolloutLabError):

@@ -3,14 +3,16 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.concurrency import run_in_threadpool
 
 from app.api import catalogue, events, experiments, exports, health, problems, records, results, telemetry, workers
+from app.api.admission import admit
 from app.api.middleware import BodyLimit, RequestContext
 from app.api.openapi import DescribedApp
 from app.api.telemetry import Telemetry
 from app.pages.routes import router as pages
+from app.service.access import Gate
 from app.service.feed import Feed
 from app.service.upkeep import upkeep
 from app.settings import Settings
@@ -43,9 +45,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         docs_url=None,  # they would load their scripts from elsewhere
         redoc_url=None,
         separate_input_output_schemas=False,
+        dependencies=[Depends(admit)],
     )
     app.state.settings = settings
     app.state.database = Database(settings.url)
+    app.state.gate = Gate(app.state.database, settings)
     app.state.telemetry = Telemetry(app.state.database)
     app.state.feed = Feed(app.state.database)
     for router in ROUTERS:

@@ -4,12 +4,16 @@ import argparse
 import gc
 import os
 import socket
+import sys
 
 import uvicorn
 
+from app.errors import Conflict
 from app.logging import configure_logging
 from app.main import create_app
+from app.service.access import require_tokens
 from app.settings import Settings
+from app.store.database import Database
 from app.supervisor import listen
 
 GRACE_S = 5
@@ -24,8 +28,10 @@ def main() -> None:
     fd: int | None = given.fd
     settings = Settings()
     configure_logging(settings)
-    listener = listen(settings.host, settings.port) if fd is None else socket.socket(fileno=fd)
     app = create_app(settings)
+    if fd is None:  # else whoever holds the socket has seen to it
+        _see_that_it_may_listen(app.state.database, settings)
+    listener = listen(settings.host, settings.port) if fd is None else socket.socket(fileno=fd)
     gc.collect()
     gc.freeze()  # what has been imported stays: a full collection that walks all of it takes a tenth of a second
     os.nice(given.niceness)  # threads that start later have it too
@@ -37,6 +43,13 @@ def main() -> None:
         timeout_graceful_shutdown=GRACE_S,
     )
     uvicorn.Server(config).run(sockets=[listener])
+
+
+def _see_that_it_may_listen(database: Database, settings: Settings) -> None:
+    try:
+        require_tokens(database, settings)
+    except Conflict as error:
+        sys.exit(f"error: {error.detail}")
 
 
 if __name__ == "__main__":

@@ -2,10 +2,30 @@
 
 import shlex
 import sys
+from enum import StrEnum
+from ipaddress import ip_address
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Anonymous(StrEnum):
+    """What requests without a token may do."""
+
+    AUTO = "auto"
+    NONE = "none"
+    READ = "read"
+    SUBMIT = "submit"
+    ADMIN = "admin"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can be meant."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 class Settings(BaseSettings):
@@ -16,6 +36,17 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="Address the service listens on.")
     port: int = Field(8321, ge=1, le=65535, description="Port the service listens on.")
     root_path: str = Field("", description="URL prefix under which a reverse proxy serves the service.")
+    allowed_hosts: str = Field(
+        "",
+        description="Names under which browsers and clients reach the service, separated by commas, beside loopback, "
+        "this host's name and addresses.",
+    )
+    anonymous: Anonymous = Field(
+        Anonymous.AUTO,
+        description="What requests without a token may do: `none`, `read`, `submit`, `admin`; `auto` is everything "
+        "while the service is for this machine alone and no token has been made, and nothing otherwise.",
+    )
+    token: SecretStr = Field(SecretStr(""), description="Token that the command line sends to the service.")
     data_dir: Path = Field(Path(".rollout-lab"), description="Directory of the SQLite database and of logs.")
     database_url: str | None = Field(
         None, description="SQLAlchemy URL, e.g. postgresql+psycopg://user@host/db; SQLite in data_dir if absent."
@@ -38,6 +69,22 @@ class Settings(BaseSettings):
     def url(self) -> str:
         """SQLAlchemy URL of the database."""
         return self.database_url or f"sqlite:///{(self.data_dir / 'rollout-lab.sqlite').absolute()}"
+
+    @classmethod
+    def variable_of(cls, location: tuple[int | str, ...]) -> str:
+        """The environment variable behind a validation error's location."""
+        name = str(location[0]) if location else ""
+        return f"ROLLOUT_LAB_{name.upper()}" if name in cls.model_fields else name
+
+    @property
+    def is_local(self) -> bool:
+        """Whether nobody but this machine is meant to reach the service, by a reverse proxy neither."""
+        return is_loopback(self.host) and not self.names and not self.root_path
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The allowed hosts, each by itself."""
+        return frozenset(filter(None, (name.strip().lower() for name in self.allowed_hosts.split(","))))
 
     @property
     def worker(self) -> list[str]:

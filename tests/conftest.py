@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,9 @@ from tests.live import Service, serving
 # The first example fills caches; on a busy machine that alone can take longer than hypothesis's 200 ms.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+# starlette's client calls the application `testserver`, and has no token.
+os.environ |= {"ROLLOUT_LAB_ALLOWED_HOSTS": "testserver", "ROLLOUT_LAB_ANONYMOUS": "admin"}
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -30,7 +30,7 @@ Message = dict[str, Any]
 
 
 class EventView(BaseModel):
-    """A change of status."""
+    """A change of status, or the request to stop what runs: that changes nothing yet."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -42,6 +42,10 @@ class EventView(BaseModel):
     owner: str | None = Field(description="The worker concerned.", examples=["gpu-7-4211"])
     reason: str = Field(description="Why.", examples=["claimed"])
     detail: dict[str, JsonValue] | None = Field(description="The failure, where it is one.", examples=[None])
+    actor: str | None = Field(
+        description="Who asked for it: a token's name, or `anonymous`; null where nobody did.", examples=["anna"]
+    )
+    source: str | None = Field(description="The address it was asked from.", examples=["192.0.2.7"])
 
 
 class EventPage(Page):

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.api.admission import JSON_TYPES, YAML_TYPES, Who, media_type_of
 from app.api.http import Db, answer, etag_of
 from app.api.problems import responses
 from app.api.views import ID, DryRun, ExperimentPage, ExperimentSummary, ExperimentView, plan_view, view_of
@@ -21,6 +22,7 @@ from app.errors import (
     UnreadableSpec,
     UnsupportedMediaType,
 )
+from app.service.cancelling import cancel as cancel_experiment
 from app.service.estimate import advice, cost_of
 from app.spec.document import load_json, load_yaml
 from app.spec.experiment import Experiment
@@ -33,8 +35,6 @@ from app.store.ids import ExperimentId
 
 router = APIRouter(prefix="/v1/experiments", tags=["experiments"])
 
-_JSON_TYPES = frozenset({"application/json"})
-_YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
 Id = Annotated[str, Path(description=ID, examples=["0f8e5c1d2b3a4956"])]
 IdempotencyKey = Annotated[
     str | None,
@@ -63,14 +63,13 @@ class _Body:
 
 async def _submitted(request: Request) -> _Body:
     """The body, if it is of a type that can be a spec."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type not in _JSON_TYPES | _YAML_TYPES:
-        # A web page elsewhere can make a browser send other types without asking; and curl -d garbles YAML.
+    media_type = media_type_of(request)
+    if media_type not in JSON_TYPES | YAML_TYPES:  # curl -d garbles YAML
         raise UnsupportedMediaType(
             f"the Content-Type is {media_type or 'missing'}; a spec is application/json or application/yaml; with curl "
             "--json @spec.json, or --data-binary @spec.yaml --header 'Content-Type: application/yaml'"
         )
-    return _Body(await request.body(), media_type in _YAML_TYPES)
+    return _Body(await request.body(), media_type in YAML_TYPES)
 
 
 _SPEC_SCHEMA = {"schema": {"$ref": "#/components/schemas/Experiment"}}
@@ -115,6 +114,8 @@ arms:
 def submit(
     request: Request,
     db: Db,
+    caller: Who,
+    *,
     body: Annotated[_Body, Depends(_submitted)],
     dry_run: Annotated[bool, Query(description="Only say what would happen; queue nothing.", examples=[False])] = False,
     idempotency_key: IdempotencyKey = None,
@@ -123,7 +124,7 @@ def submit(
     spec = body.read()
     if dry_run:
         return answer(request, _rehearse(db, spec))
-    return _queued(request, db, queue.enqueue(db, spec, idempotency_key=idempotency_key))
+    return _queued(request, db, queue.enqueue(db, spec, idempotency_key=idempotency_key, by=caller.actor))
 
 
 def _queued(request: Request, db: Db, queued: queue.Enqueued) -> Response:
@@ -213,13 +214,16 @@ def get_experiment(request: Request, db: Db, experiment_id: Id) -> Response:
     response_description="Running: its worker was asked to stop and keeps the finished trials.",
     responses={
         200: {"description": "Cancelled, or at its end before.", "model": ExperimentView},
-        **responses(NotFound, UnreadableSpec),
+        **responses(NotFound, UnreadableSpec, UnsupportedMediaType),
     },
 )
-def cancel(request: Request, db: Db, experiment_id: Id) -> Response:
-    """Cancel what waits at once; ask what runs to stop. An experiment at its end stays as it is."""
+def cancel(request: Request, db: Db, caller: Who, experiment_id: Id) -> Response:
+    """Cancel what waits at once; ask what runs to stop. An experiment at its end stays as it is.
+
+    One that another token has submitted takes the scope `admin`.
+    """
     experiments.get(db, ExperimentId(experiment_id))  # what another version wrote is refused before it is cancelled
-    status = queue.request_cancel(db, ExperimentId(experiment_id))
+    status = cancel_experiment(db, ExperimentId(experiment_id), caller)
     view = view_of(request, experiments.get(db, ExperimentId(experiment_id)))
     return Response(view.model_dump_json(), status_code=200 if status.terminal else 202, media_type="application/json")
 
@@ -232,13 +236,14 @@ def cancel(request: Request, db: Db, experiment_id: Id) -> Response:
     response_description="Queued as an experiment of its own, which names the one it retries.",
     responses={
         200: {"description": "Queued before under this Idempotency-Key.", "model": ExperimentView},
-        **responses(NotFound, Conflict, UnreadableSpec, InvalidInput, IdempotencyMismatch),
+        **responses(NotFound, Conflict, UnreadableSpec, InvalidInput, IdempotencyMismatch, UnsupportedMediaType),
     },
 )
-def retry(request: Request, db: Db, experiment_id: Id, idempotency_key: IdempotencyKey = None) -> Response:
+def retry(request: Request, db: Db, caller: Who, experiment_id: Id, idempotency_key: IdempotencyKey = None) -> Response:
     """Queue what failed or was cancelled once more, with the same spec.
 
     Blocks that it had finished are not run again if the engines' fingerprint is still the same; `continuation` in the
     results says which, or why not.
     """
-    return _queued(request, db, queue.retry(db, ExperimentId(experiment_id), idempotency_key=idempotency_key))
+    named = ExperimentId(experiment_id)
+    return _queued(request, db, queue.retry(db, named, idempotency_key=idempotency_key, by=caller.actor))

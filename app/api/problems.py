@@ -1,5 +1,6 @@
 """Errors as problem details (RFC 9457)."""
 
+import math
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -16,11 +17,16 @@ from app.errors import (
     Conflict,
     DatabaseUnavailable,
     FieldError,
+    Forbidden,
+    FromElsewhere,
     IdempotencyMismatch,
     InvalidInput,
     NotFound,
     PayloadTooLarge,
     RolloutLabError,
+    TooManyRequests,
+    Unauthorized,
+    UnknownHost,
     UnreadableSpec,
     UnsupportedMediaType,
 )
@@ -37,6 +43,11 @@ ANSWERED = (
     NotFound,
     Conflict,
     UnreadableSpec,
+    Unauthorized,
+    Forbidden,
+    FromElsewhere,
+    UnknownHost,
+    TooManyRequests,
     DatabaseUnavailable,
 )
 
@@ -149,8 +160,17 @@ async def _on_our_error(request: Request, error: Exception) -> Response:
         raise error
     errors = [_error(request, e) for e in error.errors]
     detail = "; ".join(f"{e.parameter}: {e.detail}" for e in errors if e.parameter) or error.detail
-    retry = {"Retry-After": str(RETRY_AFTER_S)} if isinstance(error, DatabaseUnavailable) else None
-    return problem(request, error.status, error.title, detail, slug=error.slug, errors=errors or None, headers=retry)
+    headers = headers_of(error)
+    return problem(request, error.status, error.title, detail, slug=error.slug, errors=errors or None, headers=headers)
+
+
+def headers_of(error: RolloutLabError) -> dict[str, str]:
+    """What a client is told beside the problem: when to come back, how to say who it is."""
+    if isinstance(error, DatabaseUnavailable):
+        return {"Retry-After": str(RETRY_AFTER_S)}
+    if isinstance(error, TooManyRequests):
+        return {"Retry-After": str(math.ceil(error.retry_after_s))}
+    return {"WWW-Authenticate": 'Bearer realm="Rollout Lab"'} if isinstance(error, Unauthorized) else {}
 
 
 def _error(request: Request, error: FieldError) -> ProblemError:

@@ -58,6 +58,9 @@ class ExperimentSummary(_View):
     )
     error: Failure | None = Field(validation_alias="failure", description="Why it failed.", examples=[None])
     retry_of: str | None = Field(description="The experiment this one retries.", examples=[None])
+    submitted_by: str = Field(
+        description="Whose it is: the name of the token it was submitted with, or `anonymous`.", examples=["anna"]
+    )
 
 
 class AttemptView(_View):

@@ -1,6 +1,8 @@
 """What the commands share."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +12,9 @@ from app.settings import Settings
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from app.client import Client
+    from app.store.database import Database
 
 _PLAIN_WIDTH = 120
 _ANYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - recognised, not bound
@@ -47,6 +52,25 @@ def service_url(url: str) -> str:
     settings = Settings()
     host = "127.0.0.1" if settings.host in _ANYWHERE else settings.host
     return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
+
+
+def connect(url: str, *, timeout_s: float = 120.0) -> "Client":
+    """A connection to the service at this address, or that of the settings; with the settings' token."""
+    from app.client import Client
+
+    return Client(service_url(url), token=Settings().token.get_secret_value(), timeout_s=timeout_s)
+
+
+@contextmanager
+def database() -> Iterator["Database"]:
+    """The database of the settings."""
+    from app.store.database import Database
+
+    opened = Database(Settings().url)
+    try:
+        yield opened
+    finally:
+        opened.dispose()
 
 
 def say(text: str) -> None:

@@ -1,16 +1,11 @@
 """rollout-lab db …"""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from app.settings import Settings
-
-if TYPE_CHECKING:
-    from app.store.database import Database
+from app.cli.common import database
 
 app = typer.Typer(help="Look after the database of the settings.", no_args_is_help=True)
 
@@ -18,8 +13,8 @@ app = typer.Typer(help="Look after the database of the settings.", no_args_is_he
 @app.command()
 def upgrade() -> None:
     """Bring the schema up to date; does nothing if it is."""
-    with _database() as database:
-        database.upgrade()
+    with database() as opened:
+        opened.upgrade()
     typer.echo("The schema is up to date.")
 
 
@@ -28,8 +23,8 @@ def backup(file: Annotated[Path, typer.Argument(help="File to write; it must not
     """Copy a SQLite database as it is now, while others go on using it."""
     from app.store.maintenance import backup as copy
 
-    with _database() as database:
-        copy(database, file)
+    with database() as opened:
+        copy(opened, file)
     typer.echo(f"Wrote {file} ({file.stat().st_size:,} bytes).")
 
 
@@ -41,19 +36,8 @@ def restore(
     """Replace everything in a SQLite database with a backup. Stop the service first."""
     from app.store.maintenance import restore as replace
 
-    with _database() as database:
+    with database() as opened:
         if not yes:
-            typer.confirm(f"Replace everything in {database.path} with {file}?", abort=True)
-        replace(database, file)
+            typer.confirm(f"Replace everything in {opened.path} with {file}?", abort=True)
+        replace(opened, file)
     typer.echo(f"Restored {file}.")
-
-
-@contextmanager
-def _database() -> Iterator["Database"]:
-    from app.store.database import Database
-
-    database = Database(Settings().url)
-    try:
-        yield database
-    finally:
-        database.dispose()

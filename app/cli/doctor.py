@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.common import Exit, Url, service_url
+from app.cli.common import Exit, Url, connect, service_url
 from app.errors import Refused, Unreachable
 from app.settings import Settings
 
@@ -148,10 +148,8 @@ def _database(settings: Settings) -> Iterator[Check]:
 
 
 def _service(settings: Settings, url: str) -> Check:
-    from app.client import Client
-
     try:
-        with Client(url, timeout_s=5.0) as client:
+        with connect(url, timeout_s=5.0) as client:
             status = client.readiness()["status"]
         return Check("service", State.OK if status == "ready" else State.NOTE, f"answers at {url}: {status}")
     except (Unreachable, Refused) as error:

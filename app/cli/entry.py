@@ -3,10 +3,12 @@
 import sys
 
 import typer
+from pydantic import ValidationError
 
-from app.cli import db, demo, doctor, experiments, export, serve, submit
+from app.cli import db, demo, doctor, experiments, export, serve, submit, tokens
 from app.cli.common import EXIT_CODES, Exit, say
 from app.errors import InvalidInput, Refused, RolloutLabError
+from app.settings import Settings
 
 app = typer.Typer(
     name="rollout-lab",
@@ -29,6 +31,7 @@ app.command("export")(export.export)
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 app.add_typer(db.app, name="db")
+app.add_typer(tokens.app, name="tokens")
 
 
 def main() -> None:
@@ -37,6 +40,12 @@ def main() -> None:
         app()
     except InvalidInput as error:
         say(f"error: {error.detail}")
+        sys.exit(Exit.USAGE)
+    except ValidationError as error:
+        if error.title != Settings.__name__:
+            raise
+        for found in error.errors():
+            say(f"error: {Settings.variable_of(found['loc'])}: {found['msg']}, not {found['input']!r}")
         sys.exit(Exit.USAGE)
     except Refused as error:
         say(f"error: {error.detail}")

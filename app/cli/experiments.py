@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.common import AsJson, ExperimentId, Url, console, service_url
+from app.cli.common import AsJson, ExperimentId, Url, connect, console
 
 
 class StatusFilter(StrEnum):
@@ -30,9 +30,8 @@ def list_experiments(
 ) -> None:
     """List experiments, newest first."""
     from app.cli.render import experiment_table
-    from app.client import Client
 
-    with Client(service_url(url)) as client:
+    with connect(url) as client:
         found = list(client.experiments(limit, status=[str(s) for s in status or ()], label=label, name=name))
     if as_json:
         _print_json(found)
@@ -45,9 +44,8 @@ def list_experiments(
 def show(experiment_id: ExperimentId, url: Url = "", as_json: AsJson = False) -> None:
     """Show an experiment and its results, partial while it runs."""
     from app.cli.render import print_experiment
-    from app.client import Client
 
-    with Client(service_url(url)) as client:
+    with connect(url) as client:
         experiment = client.experiment(experiment_id)
         results = client.results(experiment_id)
         page = client.page_of(experiment_id)
@@ -59,9 +57,7 @@ def show(experiment_id: ExperimentId, url: Url = "", as_json: AsJson = False) ->
 
 def cancel(experiment_id: ExperimentId, url: Url = "") -> None:
     """Cancel an experiment; finished trials are kept."""
-    from app.client import Client
-
-    with Client(service_url(url)) as client:
+    with connect(url) as client:
         status = client.cancel(experiment_id)["status"]
     typer.echo("Asked its worker to stop." if status == "running" else f"The experiment is {status}.")
 

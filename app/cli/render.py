@@ -30,6 +30,7 @@ def print_experiment(console: Console, experiment: Object, results: Object, page
         f"{experiment['status']}, attempt {experiment['attempt']}" if experiment["attempt"] else experiment["status"]
     )
     console.print(f"[bold]{escape(title)}[/bold] ({state})")
+    console.print(f"Submitted by {escape(experiment['submitted_by'])}")
     if experiment["queue_position"]:
         console.print(f"In the queue: {place(experiment['queue_position'])}")
     if experiment["retry_of"]:
@@ -70,7 +71,7 @@ def print_results(console: Console, results: Object, page: str) -> None:
 
 def arm_table(arms: Iterable[Object]) -> Table:
     """One row per arm."""
-    table = _table("arm", "trials", "output tokens/s", "latency p50 ms", "p90 ms", "p99 ms")
+    table = new_table("arm", "trials", "output tokens/s", "latency p50 ms", "p90 ms", "p99 ms")
     for arm in arms:
         throughput, latency = arm["output_throughput"], arm["e2el_ms"]
         table.add_row(
@@ -84,7 +85,7 @@ def arm_table(arms: Iterable[Object]) -> Table:
 
 def comparison_table(comparisons: Iterable[Object]) -> Table:
     """One row per metric that can be compared."""
-    table = _table("metric", "change", "interval", "blocks", "verdict")
+    table = new_table("metric", "change", "interval", "blocks", "verdict")
     for found in comparisons:
         if found["change_pct"] is None and not found["primary"]:
             continue
@@ -102,7 +103,7 @@ def comparison_table(comparisons: Iterable[Object]) -> Table:
 
 def experiment_table(experiments: Iterable[Object]) -> Table:
     """One row per experiment."""
-    table = _table("id", "status", "name", "model", "verdict", "submitted", "progress", left=7)
+    table = new_table("id", "status", "name", "model", "verdict", "submitted", "by", "progress", left=8)
     for experiment in experiments:
         progress = experiment["progress"]
         done = f"{progress['trials_done']}/{progress['trials_total']}" if progress else NOTHING
@@ -113,12 +114,14 @@ def experiment_table(experiments: Iterable[Object]) -> Table:
             escape(experiment["model"]) + (" (simulated)" if experiment["simulated"] else ""),
             experiment["verdict"] or NOTHING,
             ago(datetime.fromisoformat(experiment["created_at"])),
+            escape(experiment["submitted_by"]),
             done,
         )
     return table
 
 
-def _table(*columns: str, left: int = 1) -> Table:
+def new_table(*columns: str, left: int = 1) -> Table:
+    """A table without rows; so many columns are flushed left, numbers right."""
     table = Table(box=box.SIMPLE, pad_edge=False)
     for index, column in enumerate(columns):
         table.add_column(column, justify="left" if index < left or column == "verdict" else "right", overflow="fold")

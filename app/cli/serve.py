@@ -32,16 +32,21 @@ def serve(
         say("Is the service running already? `rollout-lab doctor` looks; `--port` takes another port.")
         raise typer.Exit(Exit.TROUBLE) from None
     with listener:
-        if migrate:
-            _migrate(settings.url)
+        _prepare(settings, migrate=migrate)
         url = service_url(f"http://{settings.host}:{settings.port}")
         say(f"Rollout Lab on {url} (Ctrl-C stops it)")
         Supervisor(children(settings, listener, with_worker=worker)).run()
 
 
-def _migrate(url: str) -> None:
+def _prepare(settings: Settings, *, migrate: bool) -> None:
+    """Bring the schema up to date, and see that nobody is let in whom nobody meant to."""
+    from app.service.access import require_tokens
     from app.store.database import Database
 
-    database = Database(url)
-    database.upgrade()
-    database.dispose()
+    database = Database(settings.url)
+    try:
+        if migrate:
+            database.upgrade()
+        require_tokens(database, settings)
+    finally:
+        database.dispose()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from app.cli.common import AsJson, Exit, ExperimentId, Url, console, say, service_url
+from app.cli.common import AsJson, Exit, ExperimentId, Url, connect, console, say
 from app.errors import InvalidInput, Refused, Unreachable
 from app.spec.document import Document, load, load_yaml
 
@@ -92,9 +92,7 @@ class Submission:
 def _submit(
     submission: Submission, url: str, *, wait: bool, fail_on: list[FailOn], dry_run: bool, as_json: bool
 ) -> None:
-    from app.client import Client
-
-    with Client(service_url(url)) as client:
+    with connect(url) as client:
         try:
             if dry_run:
                 _print_rehearsal(client.rehearse(submission.value), as_json)
@@ -128,18 +126,14 @@ def retry(
     as_json: AsJson = False,
 ) -> None:
     """Run a failed or cancelled experiment again; blocks it had finished on an equal engine are not run again."""
-    from app.client import Client
-
-    with Client(service_url(url)) as client:
+    with connect(url) as client:
         experiment = client.retry(experiment_id)
         _tell(client, experiment, wait=wait or bool(fail_on), fail_on=fail_on or [], as_json=as_json)
 
 
 def watch(experiment_id: ExperimentId, fail_on: FailOns = None, url: Url = "", as_json: AsJson = False) -> None:
     """Wait for an experiment's end and print the comparison."""
-    from app.client import Client
-
-    with Client(service_url(url)) as client:
+    with connect(url) as client:
         client.experiment(experiment_id)
         _wait(client, experiment_id, fail_on or [], as_json)
 

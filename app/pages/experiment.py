@@ -11,6 +11,7 @@ from fastapi import Path
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from app.api.admission import Who
 from app.api.http import Db
 from app.errors import NotFound
 from app.judge.results import Results
@@ -22,9 +23,10 @@ from app.pages.choice import Choice, Chosen
 from app.pages.digests import LATENCIES
 from app.pages.figures import FIGURES, MAIN, blocks_with_records
 from app.pages.recreate import curl_of, spec_of
-from app.pages.shell import PageRouter, fragment, href, page, refuse_strangers, unchanged, wants_fragment
+from app.pages.shell import PageRouter, fragment, href, page, unchanged, wants_fragment
 from app.pages.subject import Subject, load
 from app.pages.words import isolated_in, unbroken
+from app.service.cancelling import cancel as cancel_experiment
 from app.store import experiments, queue
 from app.store.database import Database
 from app.store.ids import ExperimentId
@@ -222,10 +224,9 @@ def get_sparkline(request: Request, db: Db, experiment_id: Id) -> Response:
 
 
 @router.post("/experiments/{experiment_id}/cancel")
-def cancel(request: Request, db: Db, experiment_id: Id, chosen: Chosen) -> Response:
+def cancel(request: Request, db: Db, caller: Who, experiment_id: Id, chosen: Chosen) -> Response:
     """Ask for the end of it."""
-    refuse_strangers(request)
-    queue.request_cancel(db, ExperimentId(experiment_id))
+    cancel_experiment(db, ExperimentId(experiment_id), caller)
     if not wants_fragment(request):
         return RedirectResponse(href(request, f"/experiments/{experiment_id}"), 303)
     subject = load(db, experiment_id)
@@ -234,8 +235,7 @@ def cancel(request: Request, db: Db, experiment_id: Id, chosen: Chosen) -> Respo
 
 
 @router.post("/experiments/{experiment_id}/retry")
-def retry(request: Request, db: Db, experiment_id: Id) -> Response:
+def retry(request: Request, db: Db, caller: Who, experiment_id: Id) -> Response:
     """Queue it once more, and go to where that can be watched."""
-    refuse_strangers(request)
-    queued = queue.retry(db, ExperimentId(experiment_id))
+    queued = queue.retry(db, ExperimentId(experiment_id), by=caller.actor)
     return RedirectResponse(href(request, f"/experiments/{queued.experiment_id}"), 303)

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from app import format
-from app.errors import DatabaseUnavailable, FromElsewhere, RolloutLabError
+from app.errors import DatabaseUnavailable, RolloutLabError
 from app.pages import words
 from app.pages.assets import asset_path
 from app.version import VERSION
@@ -131,18 +131,6 @@ def error_page(request: Request, status: int, title: str, detail: str) -> Respon
     """What went wrong, in the frame of all pages; htmx shows it in place of what it asked for."""
     template = "error_part.html" if wants_fragment(request) else "error.html"
     return page(request, template, status, title=title, detail=detail, code=status)
-
-
-def refuse_strangers(request: Request) -> None:
-    """Only a page of this service may change anything.
-
-    A form elsewhere can make a browser post here, but not set htmx's header, and a browser says where a form is from.
-    """
-    if "hx-request" in request.headers or request.headers.get("sec-fetch-site") in ("same-origin", "none"):
-        return
-    origin = request.headers.get("origin", "").partition("://")[2]
-    if origin != request.headers.get("host"):
-        raise FromElsewhere("this form was not sent by a page of this service")
 
 
 def _rendered(request: Request, template: str, context: Mapping[str, Any]) -> str:

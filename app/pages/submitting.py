@@ -10,11 +10,12 @@ from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from app.api.admission import Who
 from app.api.http import Db
 from app.errors import InvalidInput, RolloutLabError
 from app.pages.arms import Setting, settings_of
 from app.pages.recreate import spec_of
-from app.pages.shell import PageRouter, fragment, href, page, refuse_strangers, wants_fragment
+from app.pages.shell import PageRouter, fragment, href, page, wants_fragment
 from app.pages.subject import load as load_subject
 from app.service.estimate import Cost, advice, cost_of
 from app.spec.document import Document, load
@@ -94,15 +95,14 @@ def check(request: Request, db: Db, form: Form) -> Response:
 
 
 @router.post("/submit")
-def submit(request: Request, db: Db, form: Form) -> Response:
+def submit(request: Request, db: Db, caller: Who, form: Form) -> Response:
     """Queue the experiment and go to its page; sent twice by a nervous finger, it is queued once."""
-    refuse_strangers(request)
     text, ticket = form.get("spec", ""), form.get("ticket", "")[:64] or secrets.token_hex(8)
     rehearsal = rehearse(db, text)
     if rehearsal.spec is None:
         return _form_page(request, db, text, ticket, rehearsal)
     key = f"page-{ticket}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    queued = queue.enqueue(db, rehearsal.spec, idempotency_key=key)
+    queued = queue.enqueue(db, rehearsal.spec, idempotency_key=key, by=caller.actor)
     where = href(request, f"/experiments/{queued.experiment_id}")
     if wants_fragment(request):
         return Response(status_code=204, headers={"HX-Redirect": where})

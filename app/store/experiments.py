@@ -70,6 +70,7 @@ class ExperimentItem:
     verdict: str | None
     failure: Failure | None
     retry_of: ExperimentId | None
+    submitted_by: str  # a token's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class ExperimentPage:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A change of status."""
+    """A change of status, or the request for one: from and to are the same then."""
 
     seq: int  # from 1, without gaps
     at: datetime
@@ -113,6 +114,8 @@ class Event:
     owner: str | None
     reason: str
     detail: dict[str, Any] | None
+    actor: str | None  # who asked for it, where somebody did
+    source: str | None  # and from which address
 
 
 def get(db: Database, experiment_id: ExperimentId) -> ExperimentRow:
@@ -137,7 +140,7 @@ def get(db: Database, experiment_id: ExperimentId) -> ExperimentRow:
 
 def submitted_row(connection: Connection, row: Mapping[str, Any], spec: Experiment, at: datetime) -> ExperimentRow:
     """An experiment that was queued at this moment, as `get` would find it."""
-    names = ("id", "version", "name", "labels", "model", "simulated", "priority", "retry_of")
+    names = ("id", "version", "name", "labels", "model", "simulated", "priority", "retry_of", "submitted_by")
     item = ExperimentItem(
         **{name: row[name] for name in names},
         status=Status.QUEUED,
@@ -260,6 +263,7 @@ _ITEM_COLUMNS = (
     "verdict",
     "failure",
     "retry_of",
+    "submitted_by",
 )
 
 
@@ -308,6 +312,7 @@ def _item(row: Row[Any]) -> ExperimentItem:
         verdict=None if row.verdict is None else row.verdict.partition(" ")[0],
         failure=failure_of(row.failure),
         retry_of=row.retry_of,
+        submitted_by=row.submitted_by,
     )
 
 
@@ -351,6 +356,8 @@ def _event(row: Row[Any]) -> Event:
         owner=row.owner,
         reason=row.reason,
         detail=row.detail,
+        actor=row.actor,
+        source=row.source,
     )
 
 

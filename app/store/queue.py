@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
-from sqlalchemy import Connection, and_, func, insert, literal, select, update
+from sqlalchemy import Connection, and_, insert, literal, select, update
 
 from app.errors import Conflict, FailureCode, IdempotencyMismatch, LeaseLost, NotFound, UnreadableSpec
 from app.spec.experiment import Experiment
 from app.spec.lifecycle import Failure, Progress, Status
+from app.store.actors import NOBODY, Actor
 from app.store.clock import microseconds, now_us
 from app.store.database import Database
 from app.store.dialects import insert_unless_present
@@ -76,14 +77,19 @@ class Beat:
 
 
 def enqueue(
-    db: Database, spec: Experiment, *, idempotency_key: str | None = None, retry_of: ExperimentId | None = None
+    db: Database,
+    spec: Experiment,
+    *,
+    idempotency_key: str | None = None,
+    retry_of: ExperimentId | None = None,
+    by: Actor = NOBODY,
 ) -> Enqueued:
     """Queue an experiment; raise InvalidInput if it contradicts itself.
 
     The same key and spec give the first experiment again, the same key and another spec raise IdempotencyMismatch.
     ``retry_of`` names a failed or cancelled experiment whose finished blocks the new one may take over.
     """
-    row = row_of(spec, idempotency_key, retry_of)
+    row = row_of(spec, idempotency_key, retry_of, by)
     with db.write() as connection:
         if retry_of is not None:
             _require_retriable(connection, retry_of)
@@ -95,16 +101,18 @@ def enqueue(
                 insert(experiment_labels),
                 [{"experiment_id": row["id"], "key": key, "value": value} for key, value in spec.labels.items()],
             )
-        append_event(connection, row["id"], None, Status.QUEUED, 0, None, "submitted")
+        append_event(connection, row["id"], None, Status.QUEUED, 0, None, "submitted", by=by)
         return Enqueued(row["id"], created=True, row=submitted_row(connection, row, spec, at))
 
 
-def retry(db: Database, experiment_id: ExperimentId, *, idempotency_key: str | None = None) -> Enqueued:
+def retry(
+    db: Database, experiment_id: ExperimentId, *, idempotency_key: str | None = None, by: Actor = NOBODY
+) -> Enqueued:
     """Queue a failed or cancelled experiment once more, as a new one that names it."""
     with db.read() as connection:
         document = _require_retriable(connection, experiment_id)
     spec = spec_of(experiment_id, document)
-    return enqueue(db, spec, idempotency_key=idempotency_key, retry_of=experiment_id)
+    return enqueue(db, spec, idempotency_key=idempotency_key, retry_of=experiment_id, by=by)
 
 
 def _first_of(connection: Connection, row: Mapping[str, Any]) -> Enqueued:
@@ -244,22 +252,25 @@ def lose(db: Database, lease: Lease, failure: Failure) -> bool:
         )
 
 
-def request_cancel(db: Database, experiment_id: ExperimentId) -> Status:
+def request_cancel(db: Database, experiment_id: ExperimentId, *, by: Actor = NOBODY) -> Status:
     """Cancel what waits; ask the worker of what runs. Terminal states stay as they are. Returns the status after it."""
-    named = experiments.c.id == experiment_id
+    c = experiments.c
+    named = c.id == experiment_id
+    asked = select(c.status, c.attempt, c.owner, c.cancel_requested_at).where(named).with_for_update()
     with db.write() as connection:
-        found = connection.execute(select(experiments.c.status).where(named).with_for_update()).scalar_one_or_none()
+        found = connection.execute(asked).one_or_none()
         if found is None:
             raise NotFound(f"there is no experiment {experiment_id}")
-        status = Status(found)
+        status = Status(found.status)
         if status is Status.QUEUED:
-            move(connection, Status.QUEUED, Status.CANCELLED, named, "cancelled while queued")
+            move(connection, Status.QUEUED, Status.CANCELLED, named, "cancelled while queued", by=by)
             return Status.CANCELLED
-        if status is Status.RUNNING:
-            first = func.coalesce(experiments.c.cancel_requested_at, now_us())
+        if status is Status.RUNNING and found.cancel_requested_at is None:
             connection.execute(
-                update(experiments).where(named).values(cancel_requested_at=first, version=experiments.c.version + 1)
+                update(experiments).where(named).values(cancel_requested_at=now_us(), version=c.version + 1)
             )
+            reason = "asked to stop"
+            append_event(connection, experiment_id, status, status, found.attempt, found.owner, reason, by=by)
         return status
 
 

@@ -9,10 +9,13 @@ from pydantic import ValidationError
 from app.spec.experiment import Experiment
 from app.spec.lifecycle import Status
 from app.spec.resolution import resolve
+from app.store.actors import NOBODY, Actor
 from app.store.ids import ExperimentId, new_experiment_id
 
 
-def row_of(spec: Experiment, idempotency_key: str | None, retry_of: ExperimentId | None) -> dict[str, Any]:
+def row_of(
+    spec: Experiment, idempotency_key: str | None, retry_of: ExperimentId | None, by: Actor = NOBODY
+) -> dict[str, Any]:
     """The row of a new experiment, save its times; InvalidInput if it contradicts itself."""
     resolved = resolve(spec)
     document = _as_submitted(spec)
@@ -32,6 +35,7 @@ def row_of(spec: Experiment, idempotency_key: str | None, retry_of: ExperimentId
         "attempt": 0,
         "retry_on_loss": spec.limits.retry_on_loss,
         "losses": 0,
+        "submitted_by": by.name,
     }
 
 

@@ -80,6 +80,7 @@ experiments = Table(
     Column("verdict", SafeText),  # those of the primary comparisons, the worst first, with blanks between them
     Column("results", _Json),
     Column("failure", _Json),
+    Column("submitted_by", SafeText, nullable=False, server_default="anonymous"),  # a token's name
     CheckConstraint("status IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')", name="status"),
     CheckConstraint(
         "(status = 'running' AND owner IS NOT NULL AND lease_expires_at IS NOT NULL)"
@@ -148,6 +149,8 @@ events = Table(
     Column("owner", SafeText),
     Column("reason", SafeText, nullable=False),
     Column("detail", _Json),
+    Column("actor", SafeText),  # who asked for it, where somebody did
+    Column("source", SafeText),  # and from which address
 )
 
 arms = Table(
@@ -241,4 +244,36 @@ noise = Table(
     Column("change_pct", Double, nullable=False),
     Column("blocks", Integer, nullable=False),
     Column("kept_at", Moment, nullable=False),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("name", SafeText, primary_key=True),  # never given again: it stands in histories
+    Column("sha256", SafeText, nullable=False, unique=True),
+    Column("scope", SafeText, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("expires_at", Moment),
+    Column("revoked_at", Moment),
+    CheckConstraint("scope IN ('read', 'submit', 'admin')", name="scope"),
+)
+
+# Browsers that have logged in with a token.
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("sha256", SafeText, primary_key=True),
+    Column("token", SafeText, ForeignKey("tokens.name", ondelete="CASCADE"), nullable=False),
+    Column("expires_at", Moment, nullable=False),
+)
+
+token_events = Table(
+    "token_events",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    Column("at", Moment, nullable=False),
+    Column("token", SafeText, nullable=False),
+    Column("action", SafeText, nullable=False),
+    Column("actor", SafeText, nullable=False),
+    Column("source", SafeText, nullable=False),
 )

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, select, update
 
 from app.spec.lifecycle import TRANSITIONS, Failure, Status
+from app.store.actors import Actor
 from app.store.clock import now_us
 from app.store.ids import ExperimentId
 from app.store.tables import attempts, events, experiments, is_status
@@ -19,12 +20,14 @@ def move(
     *,
     owner: str | None = None,
     failure: Failure | None = None,
+    by: Actor | None = None,
     **values: Any,
 ) -> tuple[Row[Any], ...]:
     """Every experiment in ``origin`` that meets the condition goes to ``target``; its event goes with it.
 
-    ``owner``: who claims it. ``failure``: of the attempt that ends. ``values``: other columns to set. Returns the id,
-    attempt, spec and retry_of of each; ValueError for a step that no experiment takes.
+    ``owner``: who claims it. ``failure``: of the attempt that ends. ``by``: who asked for it, if somebody did.
+    ``values``: other columns to set. Returns the id, attempt, spec and retry_of of each; ValueError for a step that no
+    experiment takes.
     """
     if target not in TRANSITIONS[origin]:
         raise ValueError(f"no experiment goes from {origin} to {target}")
@@ -44,7 +47,7 @@ def move(
         if target is Status.RUNNING:
             _begin_attempt(connection, row, owner)
         worker = _end_attempt(connection, row, target, cause) if origin is Status.RUNNING else owner
-        append_event(connection, row.id, origin, target, row.attempt, worker, reason, cause)
+        append_event(connection, row.id, origin, target, row.attempt, worker, reason, cause, by)
     return tuple(moved)
 
 
@@ -88,6 +91,7 @@ def append_event(  # noqa: PLR0917 - the columns of a row
     owner: str | None,
     reason: str,
     detail: dict[str, Any] | None = None,
+    by: Actor | None = None,
 ) -> None:
     """The next line of an experiment's history."""
     connection.execute(
@@ -101,6 +105,8 @@ def append_event(  # noqa: PLR0917 - the columns of a row
             "owner": owner,
             "reason": reason,
             "detail": detail,
+            "actor": None if by is None else by.name,
+            "source": None if by is None else by.source,
         },
     )
 

@@ -1,0 +1,107 @@
+"""What every request passes before its route does anything: whom it is addressed to, who sends it, what they may do."""
+
+import socket
+from ipaddress import ip_address
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from fastapi import Depends
+from starlette.requests import Request
+
+from app.api.rules import rule_of
+from app.errors import FromElsewhere, UnknownHost, UnsupportedMediaType
+from app.service.access import Caller, Credentials, Gate
+from app.settings import Settings, is_loopback
+
+JSON_TYPES = frozenset({"application/json"})
+YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
+SESSION_COOKIE = "rollout_lab_session"
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_HERE = socket.gethostname().lower()
+
+
+async def admit(request: Request) -> None:
+    """Let the request in, or raise what keeps it out; whoever sends it is in its state afterwards."""
+    settings: Settings = request.app.state.settings
+    path: str = request.scope["route"].path
+    _require_own_host(request, settings)
+    if request.method not in _SAFE:
+        _require_own_page(request)
+        if path.startswith("/v1/"):
+            _require_media_type(request)
+    needed = rule_of(request.method, path)
+    if needed is None:
+        return
+    gate: Gate = request.app.state.gate
+    caller = await gate.identify(credentials_of(request))
+    request.state.caller = caller
+    caller.require(needed)
+
+
+async def _caller(request: Request) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+Who = Annotated[Caller, Depends(_caller)]
+
+
+def credentials_of(request: Request) -> Credentials:
+    """What a request says of who sends it."""
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    return Credentials(
+        token=token.strip() if kind.lower() == "bearer" else None,
+        session=request.cookies.get(SESSION_COOKIE),
+        source=request.client.host if request.client else "unknown",
+    )
+
+
+def media_type_of(request: Request) -> str:
+    """The Content-Type without its parameters; empty if there is none."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _require_own_host(request: Request, settings: Settings) -> None:
+    """A name that leads here today may have been made up by a page elsewhere, to be taken for this service's own."""
+    named = request.headers.get("host", "")
+    host = _host_of(f"//{named}")
+    if host is None or not (_is_address(host) or is_loopback(host) or host in {_HERE, settings.host, *settings.names}):
+        raise UnknownHost(f"{named!r} is not a name of this service; ROLLOUT_LAB_ALLOWED_HOSTS lists those that are")
+
+
+def _host_of(address: str) -> str | None:
+    try:
+        return urlsplit(address).hostname
+    except ValueError:
+        return None
+
+
+def _is_address(host: str) -> bool:
+    """Whether it is an IP address, which no page can have bent to lead here."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _require_own_page(request: Request) -> None:
+    """A page elsewhere can make a browser send a request here, but the browser says where that page is from."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        foreign = site not in {"same-origin", "none"}
+    else:
+        origin = request.headers.get("origin")
+        foreign = origin is not None and origin.partition("://")[2] != request.headers.get("host")
+    if foreign:
+        raise FromElsewhere("this request was not sent by a page of this service")
+
+
+def _require_media_type(request: Request) -> None:
+    """What a form can send takes a question to this service first, if it is to be anything else than a form."""
+    given = media_type_of(request)
+    if given and given not in JSON_TYPES | YAML_TYPES:
+        raise UnsupportedMediaType(
+            f"the Content-Type is {given}; this takes application/json or application/yaml, as curl --json @x.json or "
+            "--data-binary @x.yaml --header 'Content-Type: application/yaml' send it; without a body it takes none"
+        )
