@@ -1,6 +1,7 @@
 """python -m app.server."""
 
 import os
+import shutil
 from pathlib import Path
 
 from app.settings import Settings
@@ -13,8 +14,9 @@ def threads(service: Service) -> dict[int, int]:
     return {thread: os.getpriority(os.PRIO_PROCESS, thread) for thread in ids}
 
 
-def test_it_gives_way_once_it_serves(tmp_path: Path) -> None:
+def test_it_gives_way_once_it_serves(migrated_sqlite: Path, tmp_path: Path) -> None:
     ours = os.getpriority(os.PRIO_PROCESS, 0)
+    shutil.copyfile(migrated_sqlite, tmp_path / "rollout-lab.sqlite")
     with serving(Settings(data_dir=tmp_path), niceness=3) as service:
         assert service.http.get("/v1/profiles").is_success
         found = threads(service)

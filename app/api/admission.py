@@ -98,10 +98,15 @@ def _require_own_page(request: Request) -> None:
 
 
 def _require_media_type(request: Request) -> None:
-    """What a form can send takes a question to this service first, if it is to be anything else than a form."""
+    """A form elsewhere can send some types without asking; whatever has no body needs none."""
     given = media_type_of(request)
     if given and given not in JSON_TYPES | YAML_TYPES:
-        raise UnsupportedMediaType(
-            f"the Content-Type is {given}; this takes application/json or application/yaml, as curl --json @x.json or "
-            "--data-binary @x.yaml --header 'Content-Type: application/yaml' send it; without a body it takes none"
-        )
+        raise wrong_media_type(given)
+
+
+def wrong_media_type(given: str) -> UnsupportedMediaType:
+    """What is wrong with a Content-Type, and how to send another."""
+    return UnsupportedMediaType(
+        f"the Content-Type is {given or 'missing'}; a body is application/json or application/yaml; with curl --json "
+        "@spec.json, or --data-binary @spec.yaml --header 'Content-Type: application/yaml'"
+    )

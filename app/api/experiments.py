@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.admission import JSON_TYPES, YAML_TYPES, Who, media_type_of
+from app.api.admission import JSON_TYPES, YAML_TYPES, Who, media_type_of, wrong_media_type
 from app.api.http import Db, answer, etag_of
 from app.api.problems import responses
 from app.api.views import ID, DryRun, ExperimentPage, ExperimentSummary, ExperimentView, plan_view, view_of
@@ -65,10 +65,7 @@ async def _submitted(request: Request) -> _Body:
     """The body, if it is of a type that can be a spec."""
     media_type = media_type_of(request)
     if media_type not in JSON_TYPES | YAML_TYPES:  # curl -d garbles YAML
-        raise UnsupportedMediaType(
-            f"the Content-Type is {media_type or 'missing'}; a spec is application/json or application/yaml; with curl "
-            "--json @spec.json, or --data-binary @spec.yaml --header 'Content-Type: application/yaml'"
-        )
+        raise wrong_media_type(media_type)
     return _Body(await request.body(), media_type in YAML_TYPES)
 
 
