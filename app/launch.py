@@ -34,7 +34,8 @@ def environment_of(settings: Settings) -> dict[str, str]:
     named = Settings.model_fields.items()
     variables = {str(field.validation_alias or f"ROLLOUT_LAB_{name.upper()}"): name for name, field in named}
     kept = {key: value for key, value in os.environ.items() if key not in variables}
-    given = settings.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    # The token is for the command line; a service has no use for it.
+    given = settings.model_dump(mode="json", exclude_unset=True, exclude_none=True, exclude={"token"})
     return kept | {key: str(given[name]) for key, name in variables.items() if name in given}
 
 

@@ -35,6 +35,8 @@ async def admit(request: Request) -> None:
     gate: Gate = request.app.state.gate
     caller = await gate.identify(credentials_of(request))
     request.state.caller = caller
+    if caller.session is not None and request.method not in _SAFE and not _says_from_where(request):
+        raise FromElsewhere("a browser says which page a request is from, and this one does not")
     caller.require(needed)
 
 
@@ -83,6 +85,10 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _says_from_where(request: Request) -> bool:
+    return "sec-fetch-site" in request.headers or "origin" in request.headers
 
 
 def _require_own_page(request: Request) -> None:

@@ -11,6 +11,10 @@ _OPEN = (
     # What stands in the source anyway.
     "GET /v1/problems/{slug}",
     "GET /static/{name:path}",
+    # How a browser gets in, and out.
+    "GET /login",
+    "POST /login",
+    "POST /logout",
 )
 _READ = (
     "GET /metrics",

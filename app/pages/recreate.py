@@ -6,6 +6,8 @@ from typing import Any
 from starlette.requests import Request
 
 from app.pages.shell import href
+from app.service.access import Caller
+from app.store.actors import ANONYMOUS
 
 _END = "SPEC"
 
@@ -17,7 +19,9 @@ def curl_of(request: Request, submitted: dict[str, Any]) -> str:
     end = _END
     while end in spec.splitlines():
         end += "_"
-    return f"curl --json @- '{base}' <<'{end}'\n{spec}\n{end}"
+    caller: Caller = request.state.caller
+    token = "" if caller.name == ANONYMOUS else '-H "Authorization: Bearer $ROLLOUT_LAB_TOKEN" '
+    return f"curl {token}--json @- '{base}' <<'{end}'\n{spec}\n{end}"
 
 
 def spec_of(submitted: dict[str, Any]) -> str:

@@ -3,16 +3,18 @@
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode, urlsplit
 
 from fastapi import APIRouter
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from app import format
-from app.errors import DatabaseUnavailable, RolloutLabError
+from app.api.problems import headers_of
+from app.errors import DatabaseUnavailable, RolloutLabError, Unauthorized
 from app.pages import words
 from app.pages.assets import asset_path
 from app.version import VERSION
@@ -70,10 +72,13 @@ class PageRoute(APIRoute):
         async def guarded(request: Request) -> Response:
             try:
                 response = await handler(request)
+            except Unauthorized as error:
+                response = _to_login(request, error)
             except RolloutLabError as error:
                 if error.status >= _SERVER_ERROR and not isinstance(error, DatabaseUnavailable):
                     raise
                 response = error_page(request, error.status, error.title, error.detail)
+                response.headers.update(headers_of(error))
             except RequestValidationError as error:
                 said = "; ".join(f"{found['loc'][-1]}: {found['msg']}" for found in error.errors())
                 response = error_page(request, 422, "Invalid input", said)
@@ -133,6 +138,26 @@ def error_page(request: Request, status: int, title: str, detail: str) -> Respon
     return page(request, template, status, title=title, detail=detail, code=status)
 
 
+def _to_login(request: Request, error: Unauthorized) -> Response:
+    """Where a browser gets in; whoever has sent a token is told what is wrong with it."""
+    if "authorization" in request.headers:
+        response = error_page(request, error.status, error.title, error.detail)
+        response.headers.update(headers_of(error))
+        return response
+    if wants_fragment(request):
+        there = urlsplit(request.headers.get("hx-current-url", ""))
+        return Response(status_code=401, headers={"HX-Redirect": _login_for(request, there.path, there.query)})
+    if request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":
+        # A link elsewhere led here, and the browser keeps a strict cookie to itself: a page of ours asks again.
+        return page(request, "again.html")
+    return RedirectResponse(_login_for(request, request.scope["path"], request.url.query), 303)
+
+
+def _login_for(request: Request, path: str, query: str) -> str:
+    then = path.removeprefix(request.scope.get("root_path", "").rstrip("/")) + (f"?{query}" if query else "")
+    return f"{href(request, '/login')}?{urlencode({'then': then})}"
+
+
 def _rendered(request: Request, template: str, context: Mapping[str, Any]) -> str:
     def link(path: str) -> str:
         return href(request, path)
@@ -141,5 +166,10 @@ def _rendered(request: Request, template: str, context: Mapping[str, Any]) -> st
         return href(request, asset_path(name))
 
     return templates.get_template(template).render(
-        **context, href=link, static=static, path=request.url.path, version=VERSION
+        **context,
+        href=link,
+        static=static,
+        path=request.url.path,
+        version=VERSION,
+        caller=getattr(request.state, "caller", None),
     )

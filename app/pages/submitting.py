@@ -3,10 +3,8 @@
 import hashlib
 import secrets
 from dataclasses import dataclass
-from typing import Annotated, Any
-from urllib.parse import parse_qs
+from typing import Any
 
-from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -14,6 +12,7 @@ from app.api.admission import Who
 from app.api.http import Db
 from app.errors import InvalidInput, RolloutLabError
 from app.pages.arms import Setting, settings_of
+from app.pages.forms import Form
 from app.pages.recreate import spec_of
 from app.pages.shell import PageRouter, fragment, href, page, wants_fragment
 from app.pages.subject import load as load_subject
@@ -69,15 +68,6 @@ class Rehearsal:
     cost: Cost | None = None
     advice: tuple[str, ...] = ()
     settings: tuple[Setting, ...] = ()
-
-
-async def _form(request: Request) -> dict[str, str]:
-    """The fields of the posted form."""
-    body = (await request.body()).decode("utf-8", "replace")
-    return {key: values[-1] for key, values in parse_qs(body, keep_blank_values=True).items()}
-
-
-Form = Annotated[dict[str, str], Depends(_form)]
 
 
 @router.get("/submit")

@@ -140,26 +140,24 @@ def find(db: Database, digest: str) -> Token | None:
     return None if row is None or not hmac.compare_digest(row.sha256, digest) else _token(row)
 
 
-def log_in(db: Database, token: Token, by: Actor) -> str:
-    """A new session's secret, for a browser's cookie."""
+def log_in(db: Database, name: str, by: Actor) -> str:
+    """A new session's secret, for the cookie of a browser that has shown this token."""
     secret = secrets.token_urlsafe(32)
     with db.write() as connection:
         connection.execute(delete(sessions).where(sessions.c.expires_at < now_us()))
         connection.execute(
-            insert(sessions).values(
-                sha256=digest_of(secret), token=token.name, expires_at=now_us() + microseconds(SESSION_S)
-            )
+            insert(sessions).values(sha256=digest_of(secret), token=name, expires_at=now_us() + microseconds(SESSION_S))
         )
-        _append(connection, token.name, "logged in", by)
+        _append(connection, name, "logged in", by)
     return secret
 
 
-def log_out(db: Database, digest: str, by: Actor) -> None:
+def log_out(db: Database, digest: str, source: str) -> None:
     """End a session; one that is over already is no error."""
     with db.write() as connection:
         ended = connection.execute(delete(sessions).where(sessions.c.sha256 == digest).returning(sessions.c.token))
         for name in ended.scalars().all():
-            _append(connection, name, "logged out", by)
+            _append(connection, name, "logged out", Actor(name, source))
 
 
 def find_session(db: Database, digest: str) -> Token | None:

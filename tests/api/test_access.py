@@ -82,9 +82,11 @@ def test_a_route_lets_in_whom_its_rule_names_and_nobody_else(door: Door, method:
     for scope in (None, *Scope):
         response = door.ask(method, place, scope)
         let_in = needed is None or (scope is not None and scope.covers(needed))
-        kept_out = response.status_code in {401, 403} or response.headers.get("location", "").endswith("/login")
-        assert kept_out is not let_in, (scope, response.status_code, response.text[:200])
         assert response.status_code < 500
+        if (method, path) in {("POST", "/login"), ("POST", "/logout")}:
+            continue  # tests/pages/test_login.py
+        kept_out = response.status_code in {401, 403} or "/login?" in response.headers.get("location", "")
+        assert kept_out is not let_in, (scope, response.status_code, response.text[:200])
 
 
 def test_what_kept_a_request_out_is_a_problem_that_says_what_to_do(door: Door) -> None:

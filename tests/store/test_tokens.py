@@ -74,7 +74,7 @@ def test_a_token_that_is_revoked_takes_its_sessions_along(db: Database) -> None:
     secret = tokens.create(db, "anna", Scope.READ, None, ROOT)
     token = tokens.find(db, digest_of(secret))
     assert token is not None
-    cookie = tokens.log_in(db, token, ANNA)
+    cookie = tokens.log_in(db, token.name, ANNA)
     assert tokens.find_session(db, digest_of(cookie)) == token
     tokens.revoke(db, "anna", ROOT)
     revoked = tokens.find(db, digest_of(secret))
@@ -89,9 +89,9 @@ def test_a_session_ends_by_itself_and_on_request(db: Database) -> None:
     secret = tokens.create(db, "anna", Scope.READ, None, ROOT)
     token = tokens.find(db, digest_of(secret))
     assert token is not None
-    first, second = tokens.log_in(db, token, ANNA), tokens.log_in(db, token, ANNA)
-    tokens.log_out(db, digest_of(first), ANNA)
-    tokens.log_out(db, digest_of(first), ANNA)
+    first, second = tokens.log_in(db, token.name, ANNA), tokens.log_in(db, token.name, ANNA)
+    tokens.log_out(db, digest_of(first), "192.0.2.7")
+    tokens.log_out(db, digest_of(first), "192.0.2.7")
     assert tokens.find_session(db, digest_of(first)) is None
     assert tokens.find_session(db, digest_of(second)) == token
     with db.write() as connection:
@@ -103,7 +103,7 @@ def test_what_is_done_to_a_token_is_written_down(db: Database) -> None:
     secret = tokens.create(db, "anna", Scope.READ, None, ROOT)
     token = tokens.find(db, digest_of(secret))
     assert token is not None
-    tokens.log_out(db, digest_of(tokens.log_in(db, token, ANNA)), ANNA)
+    tokens.log_out(db, digest_of(tokens.log_in(db, "anna", ANNA)), "192.0.2.7")
     tokens.revoke(db, "anna", ROOT)
     assert [(event.action, event.actor, event.source) for event in tokens.events_of(db, "anna")] == [
         ("created", "root", "gpu-7"),
