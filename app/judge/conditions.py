@@ -7,7 +7,15 @@ from statistics import median
 from pydantic import Field
 
 from app.judge.clocks import HELD_BACK_PCT
-from app.judge.neighbours import gpus_of, has_neighbours, neighbour_disturbance, unattributed, unseen_clause, who
+from app.judge.neighbours import (
+    gpus_of,
+    has_neighbours,
+    held_back_pct,
+    neighbour_disturbance,
+    unattributed,
+    unseen_clause,
+    who,
+)
 from app.measure.metrics import TrialSummary
 from app.measure.records import Conditions, Unseen
 from app.spec.frozen import SpecModel
@@ -104,7 +112,7 @@ def condition_warnings(trials: Sequence[TrialSummary]) -> Iterator[ResultWarning
 
 
 def _of_the_gpus(arm: str, trials: Sequence[TrialSummary]) -> Iterator[ResultWarning]:
-    held = [share for trial in trials if (share := _held_back_pct(trial)) is not None and share > HELD_BACK_PCT]
+    held = [share for trial in trials if (share := max(held_back_pct(trial).values(), default=0.0)) > HELD_BACK_PCT]
     if held:
         yield ResultWarning(
             code=WarningCode.THROTTLED,
@@ -187,11 +195,6 @@ def _idle_share(trial: TrialSummary) -> float | None:
 
 def _was_stopped(trial: TrialSummary) -> bool:
     return ((trial.conditions or Conditions()).stopped_pct or 0.0) > STOPPED_PCT
-
-
-def _held_back_pct(trial: TrialSummary) -> float | None:
-    shares = [share for gpu in gpus_of(trial) for share in gpu.held_back_pct.values()]
-    return max(shares, default=None)
 
 
 def _share(seconds: float, trial: TrialSummary) -> float | None:

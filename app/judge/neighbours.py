@@ -93,6 +93,22 @@ def gpus_of(trial: TrialSummary) -> tuple[GpuConditions, ...]:
     return () if trial.conditions is None else trial.conditions.gpus
 
 
+def neighbours_said(trial: TrialSummary) -> Iterator[str]:
+    """Everybody else on its GPUs, and what they did there."""
+    for gpu in gpus_of(trial):
+        for one in gpu.neighbours:
+            yield f"{who(one)} {_what_it_did(one) or 'held memory of'} GPU {gpu.gpu}"
+
+
+def held_back_pct(trial: TrialSummary) -> dict[str, float]:
+    """For how much of it each reason held a GPU back: of the GPU that it held most."""
+    found: dict[str, float] = {}
+    for gpu in gpus_of(trial):
+        for reason, share in gpu.held_back_pct.items():
+            found[reason] = max(share, found.get(reason, share))
+    return found
+
+
 def has_neighbours(trial: TrialSummary) -> bool:
     """Whether anybody else was on its GPUs."""
     return any(gpu.neighbours for gpu in gpus_of(trial))

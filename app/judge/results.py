@@ -15,6 +15,7 @@ from app.judge.continuation import Continuation, continuation_warnings
 from app.judge.effects import work_of_arms
 from app.judge.fairness import Fairness
 from app.judge.fingerprint import EnvironmentReport, environment_report
+from app.judge.neighbours import held_back_pct, neighbours_said
 from app.judge.outliers import outlier_warnings
 from app.judge.parity import ParityReport, check_parity
 from app.judge.summary import summary_sentence
@@ -111,6 +112,16 @@ class TrialReport(SpecModel):
     )
     missing: dict[str, str] = Field(
         description="Why values are null, by metric key.", examples=[{"power_w": "no GPU telemetry"}]
+    )
+    neighbours: tuple[str, ...] = Field(
+        (),
+        description="Processes on the arm's GPUs that are none of the experiment's, with what they took.",
+        examples=[["another process, python3 (pid 4711, 2.0 GiB) took 43 % of the SM time of GPU 0"]],
+    )
+    held_back_pct: dict[str, float] = Field(
+        default_factory=dict,
+        description="Share of the trial in which the arm's GPUs were held back, by reason, percent: the GPU held most.",
+        examples=[{"power": 85.0, "heat": 0.0}],
     )
 
 
@@ -302,4 +313,6 @@ def _trial_report(trial: TrialSummary) -> TrialReport:
         error=trial.error,
         metrics=trial.metrics,
         missing=trial.missing,
+        neighbours=tuple(neighbours_said(trial)),
+        held_back_pct=held_back_pct(trial),
     )

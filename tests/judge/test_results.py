@@ -390,3 +390,11 @@ def test_kinds_of_metrics_and_fields_of_arms_agree() -> None:
     fields = ArmResult.model_fields
     for key, metric in METRICS.items():
         assert fields[key].annotation is (Scalar if metric.kind is Kind.SCALAR else Distribution)
+
+
+def test_a_trial_tells_who_else_was_on_its_gpu_and_what_held_it_back() -> None:
+    gpus = (a_gpu(a_neighbour(), held_back_pct={"power": 5.0}), a_gpu(held_back_pct={"power": 85.0, "heat": 0.0}))
+    (beside, before) = results_of([a_trial(conditions=Conditions(gpus=gpus)), a_trial("async", position=1)]).trials
+    assert beside.neighbours == ("another process, python3 (pid 4711, 2.0 GiB) held memory of GPU 0",)
+    assert beside.held_back_pct == {"power": 85.0, "heat": 0.0}
+    assert (before.neighbours, before.held_back_pct) == ((), {})
