@@ -1,6 +1,7 @@
 """Which interpreters an arm may name: every wrong one is told from a right one in bounded time."""
 
 import platform
+import subprocess
 import sys
 import time
 from importlib.metadata import version
@@ -73,6 +74,27 @@ def test_one_that_never_answers_is_ended_with_all_it_started(tmp_path: Path) -> 
     began = time.monotonic()
     assert ask_interpreter(python, 0.5) == Answer({}, "did not answer within 0.5 s")
     assert time.monotonic() - began < 10.0
+    started = [int(pid) for pid in pids.read_text().split()]
+    eventually(lambda: not any(psutil.pid_exists(pid) for pid in started), 5.0)
+
+
+INTERRUPTED = """
+import _thread, sys, threading
+from workers.interpreters import ask_interpreter
+threading.Timer(1.0, _thread.interrupt_main).start()  # as Ray does to a task that is cancelled
+try:
+    ask_interpreter(sys.argv[1])
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_a_task_that_is_cancelled_as_it_asks_leaves_nothing(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    python = a_script(tmp_path, f"sleep 600 & echo $! > {pids}; echo $$ >> {pids}; wait")
+    command = [sys.executable, "-c", INTERRUPTED, python]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=30.0)
+    assert done.stdout == "interrupted\n"
     started = [int(pid) for pid in pids.read_text().split()]
     eventually(lambda: not any(psutil.pid_exists(pid) for pid in started), 5.0)
 

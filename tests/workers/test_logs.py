@@ -23,8 +23,10 @@ os.write(out, f"{log.path}\\n{log.read()}".encode())
 """
 
 
-def printed(log: Path, *more: str) -> tuple[str, list[str]]:
-    done = subprocess.run([sys.executable, "-c", PRINTER, log, *more], check=True, capture_output=True, text=True)
+def printed(log: Path, *more: str, temporary: Path | None = None) -> tuple[str, list[str]]:
+    environment = os.environ | ({"TMPDIR": str(temporary)} if temporary else {})
+    command = [sys.executable, "-c", PRINTER, str(log), *more]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     path, *lines = done.stdout.splitlines()
     return path, lines
 
@@ -42,11 +44,10 @@ def test_a_log_whose_file_was_removed_can_still_be_read_by_its_own_process(tmp_p
     assert not log.exists()
 
 
-def test_a_host_without_the_worker_s_directory_keeps_logs_in_its_temporary_one() -> None:
-    path, lines = printed(Path("/proc/no/such/place/a.log"))
+def test_a_host_without_the_worker_s_directory_keeps_logs_in_its_temporary_one(tmp_path: Path) -> None:
+    path, lines = printed(Path("/proc/no/such/place/a.log"), temporary=tmp_path)
     assert "of its child" in lines
-    assert Path(path).name == "a.log"
-    Path(path).unlink()
+    assert Path(path) == tmp_path / "rollout-lab-logs" / "a.log"
 
 
 def test_another_process_reads_a_log_from_where_it_was(tmp_path: Path) -> None:
