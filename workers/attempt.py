@@ -19,6 +19,7 @@ from app.errors import (
 )
 from app.judge.comparison import should_stop_early
 from app.judge.continuation import Continuation, continuation_of
+from app.judge.fingerprint import gpus_of
 from app.judge.noise import NoiseKeys, floor_of, noise_keys, noise_of
 from app.judge.parity import check_parity
 from app.judge.results import NoiseFloor, Results, TrialSummary, build_results
@@ -108,7 +109,7 @@ class Attempt:
         summary = summarise(
             result,
             self.lease.attempt,
-            gpus=_gpus(self.resolved.arms),
+            gpus=next((gpus_of(arm) for arm in self.arms if arm.arm == result.planned.arm), 0),
             service_levels=self.spec.decision.service_levels,
         )
         self.summaries.append(summary)

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Self
 
 from app.errors import ExperimentFailure
+from app.judge.parity import start_changes
 from app.measure.records import StartedArm
 from app.spec.experiment import Residency
 from app.spec.plan import TrialPlan
@@ -32,6 +33,8 @@ class Engines(AbstractContextManager["Engines"]):
         self._watch = watch
         self._engines: dict[str, Engine] = {}
         self._awake: str | None = None
+        self._first: dict[str, StartedArm] = {}
+        self._changes: dict[str, tuple[str, ...]] = {}
         self._used: set[str] = set()  # engines that have run a trial since all were started
 
     def __enter__(self) -> Self:
@@ -88,6 +91,10 @@ class Engines(AbstractContextManager["Engines"]):
             self._awake = leader
         return self._engines[leader], woken
 
+    def changes(self, arm: str) -> tuple[str, ...]:
+        """In what the arm's engine, if it was started anew, is not what it was at its first start."""
+        return self._changes.get(self._leader[arm], ())
+
     def discard(self, arm: str) -> None:
         """End the arm's engine, whatever state it is in; ``ready`` will start another."""
         leader = self._leader[arm]
@@ -118,6 +125,7 @@ class Engines(AbstractContextManager["Engines"]):
         if leader not in self._engines:
             self._create(leader)
         resolved = self._engines[leader].start(self._watch)
+        self._changes[leader] = start_changes(self._first.setdefault(leader, resolved), resolved)
         self._awake = leader
         return resolved
 

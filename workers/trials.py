@@ -35,6 +35,10 @@ class EnginePool(Protocol):
         """The arm's engine, awake; and whether it has just been woken or started."""
         ...
 
+    def changes(self, arm: str) -> tuple[str, ...]:
+        """In what the arm's engine, if it was started anew, is not what it was at its first start."""
+        ...
+
     def discard(self, arm: str) -> None:
         """End the arm's engine."""
         ...
@@ -133,4 +137,6 @@ def _run(trial: PlannedTrial, engines: EnginePool, workload: Batches, rules: Tri
     if unsettled:
         # The first pass after waking was 0.6 % slower on an H200; it is not measured.
         engine.rollout(workload.settling(trial), driver, True, watch, rules.cancel_grace_s)
-    return engine.rollout(workload.batch(trial), driver, rules.reset_prefix_cache, watch, rules.cancel_grace_s)
+    outcome = engine.rollout(workload.batch(trial), driver, rules.reset_prefix_cache, watch, rules.cancel_grace_s)
+    conditions = dataclasses.replace(outcome.conditions, engine_changes=engines.changes(trial.arm))
+    return dataclasses.replace(outcome, conditions=conditions)

@@ -2,13 +2,13 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from app.judge.blocks import Blocks, Pair, blocks_of
 from app.judge.confounds import confounds_of, provisos_of
-from app.judge.verdict import BlockValues, Comparison, DroppedBlock, Method, Verdict
+from app.judge.verdict import PER_GPU, BlockValues, Comparison, DroppedBlock, Method, Verdict
 from app.measure.metrics import METRICS, Better, Metric, TrialSummary
 from app.measure.records import StartedArm
 from app.spec.experiment import Experiment
@@ -24,6 +24,7 @@ from app.stats.sign_flip import sign_flip_p
 __all__ = ["BlockValues", "Comparison", "DroppedBlock", "Method", "Verdict", "compare", "should_stop_early"]
 
 LEAST_LEVEL = 1e-4
+_THROUGHPUTS = ("output_throughput", PER_GPU)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +75,7 @@ def should_stop_early(
     done = {block: by_arm for block, by_arm in blocks_of(trials).items() if set(plan.arms) <= set(by_arm)}
     if len(done) not in spec.plan.looks or len(done) >= spec.plan.blocks:
         return False
-    drafts = [
-        draft for draft in _drafts(resolved, done, (), 1 - decision_level(spec)) if draft.key == "output_throughput"
-    ]
+    drafts = [draft for draft in _drafts(resolved, done, (), 1 - decision_level(spec)) if draft.key in _THROUGHPUTS]
     verdicts = [_verdict(draft, None, spec) for draft in drafts]
     return bool(verdicts) and Verdict.INCONCLUSIVE not in verdicts
 
@@ -107,7 +106,7 @@ def _drafts(
         provisos = provisos_of(baseline, candidate, pair, blocks, arms)
         drafts += [
             replace(_draft(metric, key, pair, confounds, confidence, arms=len(resolved.arms)), provisos=provisos)
-            for metric in METRICS.values()
+            for metric in _metrics_of(pair)
             for key in metric.compared_keys
             if metric.primary or pair.has(key)
         ]
@@ -115,7 +114,20 @@ def _drafts(
     return sorted(drafts, key=lambda draft: _RANK.get(draft.key, len(_RANK)))
 
 
-_RANK = {"output_throughput": 0, "duration_s": 1}
+def _metrics_of(pair: Pair) -> Iterator[Metric]:
+    """All of them; where one arm has more GPUs, output per GPU is primary too, since more of them are no merit."""
+    unequal = any(_gpus(ours) != _gpus(theirs) for ours, theirs in pair.done.values())
+    for metric in METRICS.values():
+        yield replace(metric, primary=True, compared=True) if unequal and metric.key == PER_GPU else metric
+
+
+def _gpus(trial: TrialSummary) -> int:
+    """Of the arm; 0 where it has none."""
+    throughput, per_gpu = trial.metrics.get("output_throughput"), trial.metrics.get(PER_GPU)
+    return round(throughput / per_gpu) if throughput and per_gpu else 0
+
+
+_RANK = {PER_GPU: 0, "output_throughput": 1, "duration_s": 2}
 
 
 def _draft(metric: Metric, key: str, pair: Pair, confounds: tuple[str, ...], confidence: float, *, arms: int) -> _Draft:

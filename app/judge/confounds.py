@@ -23,6 +23,7 @@ def confounds_of(
     reasons = [
         *([] if same is None else [same]),
         *_parity(check_parity((baseline, candidate), arms)),
+        *_starts(pair),
         *_work(work_of_arms(blocks, (baseline, candidate), arms)),
     ]
     if not (baseline.simulated or candidate.simulated):
@@ -57,6 +58,21 @@ def _host(pair: Pair, blocks: Blocks, *, same_environment: bool) -> Iterator[str
         yield from unequal_treatment(ran)
     yield from unequal_neighbours(ran)
     yield from (one.said for one in unequal_clocks(list(pair.done.values())) if one.explained is None)
+
+
+def _starts(pair: Pair) -> Iterator[str]:
+    """An engine that was restarted or replaced is another one, unless it resolved to the same."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for block, trials in pair.done.items():
+        for trial in trials:
+            for change in () if trial.conditions is None else trial.conditions.engine_changes:
+                found.setdefault((trial.planned.arm, change), []).append(block)
+    for (arm, change), where in found.items():
+        yield f"started anew, the engine of {arm} was another in its trials of blocks {_numbers(where)}: {change}"
+
+
+def _numbers(blocks: Sequence[int]) -> str:
+    return ", ".join(map(str, blocks))
 
 
 def _parity(parity: ParityReport) -> Iterator[str]:

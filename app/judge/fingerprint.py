@@ -110,9 +110,11 @@ def environment_report(
 
 
 def gpus_of(arm: StartedArm) -> int:
-    """How many GPUs the arm's engine runs on."""
-    count = arm.hardware.get("gpu_count", 0)
-    return count if isinstance(count, int) else 0
+    """How many GPUs the arm's engine runs on: a process each, and no more than it may see."""
+    visible, processes = arm.hardware.get("gpu_count"), arm.config.get("engine.parallel_config.world_size")
+    if not isinstance(visible, int):
+        return 0
+    return min(visible, processes) if isinstance(processes, int) else visible
 
 
 def _engine(arm: StartedArm) -> dict[str, JsonValue]:
@@ -121,7 +123,18 @@ def _engine(arm: StartedArm) -> dict[str, JsonValue]:
         for key, value in arm.config.items()
         if key.startswith("env.") and not any(fnmatchcase(key, pattern) for pattern in _NOT_IDENTITY)
     }
-    return {"hardware": _plain(arm.hardware), "versions": dict(arm.versions), "environment": _plain(environment)}
+    hardware = dict(arm.hardware)
+    if isinstance(memory := hardware.get("memory_gib"), int):
+        hardware["memory_gib"] = _installed_gib(memory)
+    return {"hardware": _plain(hardware), "versions": dict(arm.versions), "environment": _plain(environment)}
+
+
+def _installed_gib(reported: int) -> int:
+    """Memory as it is sold, in eighths of a power of two: kernel and firmware keep some of it, and not always the
+    same, but less than the step to the next size.
+    """
+    step = max(1, (1 << (reported - 1).bit_length()) // 8) if reported > 0 else 1
+    return -(-reported // step) * step
 
 
 def _joined(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:

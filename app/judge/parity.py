@@ -56,6 +56,10 @@ MEASURED = (
     "engine.cache_config.kv_cache_size_tokens",
     "engine.cache_config.kv_cache_max_concurrency",
 )
+# What the host and its GPUs say of their memory is what kernel, firmware and driver leave of it: another boot leaves
+# another few hundred MiB, which also tips the rounding to whole GiB. Memory that was added or taken out is more than
+# 1 %: a module is a fortieth of what a board can hold, or more.
+ROUNDED = ("hardware.memory_gib", "hardware.gpu_memory_mib")
 TOLERANCE = 0.01
 
 _GRAPH_SIZES = (
@@ -157,6 +161,16 @@ def check_parity(arms: Sequence[ResolvedArm], resolved: Sequence[StartedArm]) ->
     )
 
 
+def start_changes(first: StartedArm, again: StartedArm) -> tuple[str, ...]:
+    """In what an arm's engine, started anew, is not what it was at its first start; one text per key."""
+    before, now = _config(first), _config(again)
+    return tuple(
+        f"{key} is {json.dumps(now.get(key))} instead of {json.dumps(before.get(key))}"
+        for key in sorted({*before, *now}, key=_settings_first)
+        if not _matches(key, IGNORED) and _differs(key, [before, now])
+    )
+
+
 def flat_settings(arm: ResolvedArm) -> dict[str, JsonValue]:
     """What an arm asks for: dotted key -> JSON value."""
     settings = {
@@ -214,8 +228,9 @@ def _differs(key: str, configs: Sequence[Mapping[str, JsonValue]]) -> bool:
 
 
 def _equal(key: str, one: JsonValue, other: JsonValue) -> bool:
-    if key in MEASURED and isinstance(one, int | float) and isinstance(other, int | float):
-        return abs(one - other) <= TOLERANCE * max(abs(one), abs(other))
+    if key in MEASURED + ROUNDED and isinstance(one, int | float) and isinstance(other, int | float):
+        unit = 1.0 if key in ROUNDED else 0.0
+        return abs(one - other) <= max(unit, TOLERANCE * max(abs(one), abs(other)))
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from app.format import percent
 from app.judge.taken import contrast
-from app.judge.verdict import Comparison, Verdict
+from app.judge.verdict import PER_GPU, Comparison, Verdict, lead_comparisons
 from app.measure.records import StartedArm
 from app.spec.lifecycle import Failure, Status
 from app.spec.resolution import ResolvedExperiment
@@ -25,19 +25,17 @@ def summary_sentence(
     failure: Failure | None = None,
     withheld: str | None = None,
 ) -> str:
-    """What became of the experiment, then one finding per candidate on output throughput, and on duration where that
-    comes to another verdict; several stand on lines of their own.
+    """What became of the experiment, then one finding per candidate on output throughput (per GPU where the arms have
+    unequal numbers of them), and on the other primary metrics where they come to another verdict; several stand on
+    lines of their own.
 
     `withheld`: why there may be no verdict yet.
     """
     news = _news(status, blocks_done, blocks_planned, failure)
-    throughput = {one.candidate: one.verdict for one in comparisons if one.metric == "output_throughput"}
+    leads = lead_comparisons(comparisons)
+    told = {one.candidate: one.verdict for one in leads}
     # Of the same work both primary metrics say the same; where they do not, both are said.
-    main = [
-        one
-        for one in comparisons
-        if one.primary and (one.metric == "output_throughput" or one.verdict is not throughput.get(one.candidate))
-    ]
+    main = [one for one in comparisons if one in leads or (one.primary and one.verdict is not told.get(one.candidate))]
     findings: list[str] = []
     if len(resolved.arms) == 1:
         findings.append(f"{resolved.baseline} is the only arm: there is nothing to compare it with.")
@@ -165,7 +163,7 @@ def _value(value: object) -> str:
 
 
 def _metric(comparison: Comparison) -> str:
-    return comparison.metric.replace("_", " ")
+    return "output throughput per GPU" if comparison.metric == PER_GPU else comparison.metric.replace("_", " ")
 
 
 def _margin(comparison: Comparison) -> str:

@@ -1,7 +1,7 @@
 """What a comparison of two arms says, in the form that travels."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Literal
 
@@ -40,6 +40,9 @@ class Method(SpecModel):
         description="Raised whenever the same records would give another answer. 2: latencies count from `arrived` "
         "instead of `sent`, and `client_queue_ms` is compared.",
     )
+
+
+PER_GPU = "output_throughput_per_gpu"
 
 
 class BlockValues(SpecModel):
@@ -130,3 +133,11 @@ class Comparison(SpecModel):
         description="What the verdict leaves open: conditions that nobody could see, or that differed and follow "
         "from what the arms do.",
     )
+
+
+def lead_comparisons(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
+    """The comparison that a candidate's verdict is read from: on output throughput, per GPU where arms have unequal
+    numbers of them.
+    """
+    main = {one.candidate: one for one in comparisons if one.metric == "output_throughput"}
+    return tuple((main | {one.candidate: one for one in comparisons if one.metric == PER_GPU}).values())

@@ -123,6 +123,7 @@ class Conditions:
     idle_arms_cpu_pct: float | None = None  # CPU taken by engines of other arms, of all cores
     stopped_pct: float | None = None  # share of the trial in which a process of the engine was stopped (SIGSTOP)
     engine_processes: tuple[EngineProcess, ...] = ()
+    engine_changes: tuple[str, ...] = ()  # in what the engine, started anew, is not what it was at its first start
     gpu_util_pct: float | None = None  # mean of the arm's GPUs, as are clocks and temperature
     sm_clock_mhz: float | None = None
     memory_clock_mhz: float | None = None

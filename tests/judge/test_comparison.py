@@ -520,3 +520,35 @@ def test_a_verdict_never_claims_more_than_its_interval(pairs: list[tuple[float, 
             assert high <= 2
         case _:
             assert low <= 0 <= high
+
+
+# --- unequal GPUs, engines that start anew -------------------------------------------------------------------------
+
+
+def on_gpus(arm: str, block: int, throughput: float, gpus: int) -> TrialSummary:
+    metrics: dict[str, float | None] = {"output_throughput_per_gpu": throughput / gpus}
+    return a_trial(arm, block, block % 2 if arm == "sync" else 1 - block % 2, throughput, metrics=metrics)
+
+
+def test_arms_with_unequal_gpus_are_compared_per_gpu() -> None:
+    found = [
+        trial
+        for block in range(6)
+        for trial in (on_gpus("sync", block, 100 + block, 1), on_gpus("async", block, 150 + block, 2))
+    ]
+    first = compare(a_spec(), resolve(a_spec()), found, [])[0]
+    assert (first.metric, first.primary, first.verdict) == ("output_throughput_per_gpu", True, Verdict.SLOWER)
+
+
+def test_arms_with_as_many_gpus_are_not_compared_twice() -> None:
+    found = [on_gpus(arm, block, 100 + block, 2) for block in range(6) for arm in ("sync", "async")]
+    assert "output_throughput_per_gpu" not in {one.metric for one in compare(a_spec(), resolve(a_spec()), found, [])}
+
+
+def test_an_engine_that_was_another_when_started_anew_confounds_and_its_trials_are_named() -> None:
+    trials = trials_of(SAME_SPEED, slower_by(10))
+    changed = Conditions(engine_changes=("engine.cache_config.num_gpu_blocks is 900 instead of 1000",))
+    trials[3] = replace(trials[3], conditions=changed)
+    comparison = throughput(trials)
+    assert comparison.verdict is Verdict.CONFOUNDED
+    assert "another in its trials of blocks 1: engine.cache_config.num_gpu_blocks is 900" in comparison.reasons[0]

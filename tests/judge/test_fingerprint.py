@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.judge.fingerprint import environment_report, fingerprint
+from app.judge.fingerprint import environment_report, fingerprint, gpus_of
 from app.measure.records import StartedArm
 from app.spec.experiment import Experiment
 from app.spec.resolution import resolve
@@ -118,3 +118,23 @@ def test_a_host_without_a_gpu_has_none() -> None:
     spec = a_spec()
     report = environment_report(spec, resolve(spec), [a_resolved_arm("sync", hardware={"gpu_count": 0})])
     assert (report.gpu, report.gpus) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("reported", "other", "same"), [(503, 504, True), (1006, 1008, True), (62, 63, True), (62, 126, False)]
+)
+def test_what_a_kernel_keeps_of_the_memory_is_no_part_of_it(reported: int, other: int, same: bool) -> None:
+    spec = a_spec()
+    prints = {
+        fingerprint(spec, resolve(spec), [a_resolved_arm("sync", hardware={"memory_gib": gib})])
+        for gib in (reported, other)
+    }
+    assert (len(prints) == 1) is same
+
+
+@pytest.mark.parametrize(("visible", "processes", "gpus"), [(2, 1, 1), (2, 2, 2), (0, 1, 0), (2, None, 2)])
+def test_an_arm_has_the_gpus_its_engine_runs_on_not_those_it_may_see(
+    visible: int, processes: int | None, gpus: int
+) -> None:
+    config: dict[str, object] = {} if processes is None else {"engine.parallel_config.world_size": processes}
+    assert gpus_of(a_resolved_arm("sync", config, hardware={"gpu_count": visible})) == gpus

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.judge.parity import CONSEQUENCES, IGNORED, ParityReport, check_parity, differing_settings
+from app.judge.parity import CONSEQUENCES, IGNORED, ParityReport, check_parity, differing_settings, start_changes
 from app.measure.records import StartedArm
 from app.spec.engine import EngineSettings
 from app.spec.resolution import ResolvedArm, resolve
@@ -310,3 +310,22 @@ def test_a_real_engine_in_process_differs_in_its_executor_only() -> None:
     report = check_parity(two, engines(real["sync"], real["inproc"]))
     assert report.undeclared == ()
     assert {one.setting for one in report.declared} == {"driver.engine_process"}
+
+
+# --- memory, and engines that start anew ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gib", "equal"), [((503, 504), True), ((15, 16), True), ((1007, 1000), True), ((504, 472), False)]
+)
+def test_what_kernels_leave_of_the_same_memory_is_no_difference(gib: tuple[int, int], equal: bool) -> None:
+    assert checked("hardware.memory_gib", gib).equal is equal
+
+
+def test_an_engine_that_starts_anew_may_be_another() -> None:
+    first, same, other = (
+        a_resolved_arm("sync", {"engine.instance_id": name, "engine.cache_config.num_gpu_blocks": blocks})
+        for name, blocks in (("a", 1000), ("b", 1004), ("c", 900))
+    )
+    assert start_changes(first, same) == ()
+    assert start_changes(first, other) == ("engine.cache_config.num_gpu_blocks is 900 instead of 1000",)

@@ -69,6 +69,10 @@ class SimulatedPool:
         self._awake = arm
         return self._engines[arm], started or woken
 
+    def changes(self, arm: str) -> tuple[str, ...]:
+        del arm
+        return ()
+
     def discard(self, arm: str) -> None:
         """Forget the arm's engine."""
         self.journal.append(f"discard {arm}")

@@ -35,7 +35,8 @@ class NotedEngine:
     def start(self, watch: Watch) -> StartedArm:
         del watch
         self._note("start")
-        return StartedArm(self._arm, {"engine.seed": 0})
+        threads = "1" if "lose a thread" in self._journal else "2"
+        return StartedArm(self._arm, {"engine.seed": 0, "env.OMP_NUM_THREADS": threads})
 
     def sleep(self, watch: Watch) -> None:
         del watch
@@ -162,3 +163,16 @@ def test_an_engine_that_died_before_a_new_start_does_not_keep_the_others() -> No
         "start sync",
         "start async",
     ]
+
+
+def test_an_engine_that_is_replaced_is_compared_with_the_first() -> None:
+    engines, journal, _ = engines_of(TWO_ENGINES, on_gpu=False)
+    engines.start_all()
+    engines.discard("async")
+    engines.ready("async", False)
+    assert engines.changes("async") == ()
+    engines.discard("async")
+    journal.append("lose a thread")
+    engines.ready("async", False)
+    assert engines.changes("async") == ('env.OMP_NUM_THREADS is "1" instead of "2"',)
+    assert engines.changes("sync") == ()
