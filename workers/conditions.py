@@ -189,14 +189,11 @@ def _processes() -> tuple[list[psutil.Process], list[psutil.Process]]:
     """The processes of the whole experiment, and of them those of the arm's own engine."""
     me = psutil.Process()
     engine = {process.pid: process for process in (me, *me.children(recursive=True))}
-    engine |= {process.pid: process for process in _marked(processes.ENGINE_MARK)}
-    every = engine | {process.pid: process for process in _marked(processes.WORKER_MARK)}
+    worker, own = os.environ.get(processes.WORKER_MARK), os.environ.get(processes.ENGINE_MARK)
+    marked = () if worker is None else processes.marked(processes.WORKER_MARK, worker.__eq__)
+    engine |= {process.pid: process for process in marked if processes.mark_of(process, processes.ENGINE_MARK) == own}
+    every = engine | {process.pid: process for process in marked}
     return list(every.values()), list(engine.values())
-
-
-def _marked(mark: str) -> tuple[psutil.Process, ...]:
-    value = os.environ.get(mark)
-    return () if value is None else processes.marked(mark, value.__eq__)
 
 
 def _role(process: psutil.Process) -> str | None:

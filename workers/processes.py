@@ -30,8 +30,13 @@ def marked(mark: str, matches: Callable[[str], bool]) -> tuple[psutil.Process, .
     return tuple(
         process
         for process in psutil.process_iter()
-        if process.pid != os.getpid() and (value := _environment(process).get(mark)) is not None and matches(value)
+        if process.pid != os.getpid() and (value := mark_of(process, mark)) is not None and matches(value)
     )
+
+
+def mark_of(process: psutil.Process, mark: str) -> str | None:
+    """The value of its mark; None where it has none, or is gone."""
+    return _environment(process).get(mark)
 
 
 def orphaned() -> tuple[psutil.Process, ...]:
