@@ -1,4 +1,4 @@
-"""Reproduces every figure of docs/method.md: `python -m benchmarks.method`, half a minute on one core.
+"""Reproduces every figure of docs/method.md: `python -m benchmarks.method`, a minute on one core.
 
 With `--results FILE` it judges real noise instead: FILE holds the results of a long A/A experiment, as
 `GET /v1/experiments/{id}/results` returns them.
@@ -430,6 +430,8 @@ def real_noise(path: Path) -> None:
 
 def main() -> None:
     """Prints the tables in the order of docs/method.md, or those of real trials."""
+    from benchmarks.starts import luck_of_the_start  # which builds on this module
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path)
     results = parser.parse_args().results
@@ -446,6 +448,7 @@ def main() -> None:
     failure_and_retry()
     enough_blocks()
     what_we_do_not_use()
+    luck_of_the_start()
 
 
 if __name__ == "__main__":

@@ -75,11 +75,12 @@ def a_record(
 
 
 def planned(
-    arm: str = "sync", block: int = 0, position: int = 0, slot: int | None = None, phase: Phase = Phase.MEASURED
+    arm: str = "sync", block: int = 0, position: int = 0, slot: int | None = None, **changes: Any
 ) -> PlannedTrial:
     """A trial of a plan with two arms."""
     slot = 2 * block + position if slot is None else slot
-    return PlannedTrial(slot=slot, phase=phase, block=block, arm=arm, position=position)
+    fields: dict[str, Any] = {"phase": Phase.MEASURED} | changes
+    return PlannedTrial(slot=slot, block=block, arm=arm, position=position, **fields)
 
 
 def a_result(*records: RequestRecord, **changes: Any) -> TrialResult:
@@ -131,10 +132,10 @@ def a_trial(
     `metrics` adds metrics; `failed=True` or `error="…"` makes it one that failed.
     """
     failed = changes.pop("failed", False) or changes.get("error") is not None
-    slot, phase = changes.pop("slot", None), changes.pop("phase", Phase.MEASURED)
+    slot, phase, start = changes.pop("slot", None), changes.pop("phase", Phase.MEASURED), changes.pop("start", 0)
     metrics = {"output_throughput": throughput, "duration_s": 40.0 / throughput} | changes.pop("metrics", {})
     fields: dict[str, Any] = {
-        "planned": planned(arm, block, position, slot, phase),
+        "planned": planned(arm, block, position, slot, phase=phase, start=start),
         "attempt": 1,
         "state": TrialState.FAILED if failed else TrialState.SUCCEEDED,
         "started_at": 1_700_000_000.0 + 10 * block + position,

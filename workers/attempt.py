@@ -1,7 +1,7 @@
 """One experiment from claim to verdict."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -102,7 +102,7 @@ class Attempt:
     @property
     def decided(self) -> bool:
         """Whether the plan lets it end here."""
-        return should_stop_early(self.spec, self.resolved, self.plan, self.summaries)
+        return should_stop_early(self.spec, self.resolved, self.plan, self.summaries, self.noise)
 
     def keep_trial(self, result: TrialResult) -> None:
         """Store a trial as soon as it exists."""
@@ -143,7 +143,7 @@ class Attempt:
             arms=self.arms,
             trials=self.summaries,
             failure=failure,
-            noise=None if self.spec.calibrate else self._stored(self._known_noise),
+            noise=self.noise,
             continuation=self.continuation,
             workload_sha256=self.workload_sha256,
         )
@@ -155,8 +155,13 @@ class Attempt:
             keys = self._noise_keys()[0]
             self._stored(lambda: keep_noise(self._db, self.lease, keys, found))
 
-    def _known_noise(self) -> NoiseFloor | None:
-        return floor_of(noise_under(self._db, [keys.fingerprint for keys in self._noise_keys()]))
+    @cached_property
+    def noise(self) -> NoiseFloor | None:
+        """What A/A experiments found of these arms, once they have started; nothing for one that is to find it."""
+        if self.spec.calibrate:
+            return None
+        fingerprints = [keys.fingerprint for keys in self._noise_keys()]
+        return floor_of(self._stored(lambda: noise_under(self._db, fingerprints)))
 
     def _noise_keys(self) -> tuple[NoiseKeys, ...]:
         started = {arm.arm: arm for arm in self.arms}

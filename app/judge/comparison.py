@@ -8,6 +8,7 @@ from typing import Any
 
 from app.judge.blocks import Blocks, Pair, blocks_of
 from app.judge.confounds import confounds_of, provisos_of
+from app.judge.luck import Luck, NoiseFloor, luck_of
 from app.judge.verdict import PER_GPU, BlockValues, Comparison, DroppedBlock, Method, Verdict
 from app.measure.metrics import METRICS, Better, Metric, TrialSummary
 from app.measure.records import StartedArm
@@ -17,9 +18,10 @@ from app.spec.resolution import ResolvedExperiment
 from app.stats.estimate import Estimate, NoEstimate, to_percent, to_ratio
 from app.stats.holm import holm
 from app.stats.looks import level_per_look
-from app.stats.paired import PairedResult, compare_paired
-from app.stats.power import blocks_needed, detectable_effect
+from app.stats.paired import PairedResult
+from app.stats.power import blocks_needed, detectable_by, detectable_effect
 from app.stats.sign_flip import sign_flip_p
+from app.stats.starts import compare_starts
 
 __all__ = ["BlockValues", "Comparison", "DroppedBlock", "Method", "Verdict", "compare", "should_stop_early"]
 
@@ -38,11 +40,23 @@ class _Draft:
     dropped: tuple[DroppedBlock, ...]
     result: PairedResult | NoEstimate
     confounds: tuple[str, ...]
-    provisos: tuple[str, ...] = ()
+    provisos: tuple[str, ...]
+    luck: Luck
 
     @property
     def p_t(self) -> float | None:
         return self.result.p_t if isinstance(self.result, PairedResult) else None
+
+    @property
+    def widened(self) -> bool:
+        """Whether one start's blocks alone would have given a narrower interval than the luck of a start allows."""
+        result = self.result
+        return (
+            isinstance(result, PairedResult)
+            and result.starts == 1
+            and result.by_start is not None
+            and result.log_ratio != result.by_start.of_blocks
+        )
 
 
 def compare(
@@ -52,12 +66,14 @@ def compare(
     arms: Sequence[StartedArm],
     *,
     withheld: str | None = None,
+    noise: NoiseFloor | None = None,
 ) -> tuple[Comparison, ...]:
     """Every candidate against the baseline in every metric both have; primary metrics first.
 
-    `withheld`: why there may be no verdict yet, whatever the blocks say.
+    `withheld`: why there may be no verdict yet, whatever the blocks say. `noise`: what A/A experiments with these arms
+    found.
     """
-    drafts = _drafts(resolved, blocks_of(trials), arms, 1 - decision_level(spec))
+    drafts = _drafts(spec, resolved, blocks_of(trials), arms, noise)
     adjusted = holm([None if draft.metric.primary else draft.p_t for draft in drafts])
     arms_of_a_block = len(resolved.arms)
     return tuple(
@@ -66,7 +82,11 @@ def compare(
 
 
 def should_stop_early(
-    spec: Experiment, resolved: ResolvedExperiment, plan: TrialPlan, trials: Sequence[TrialSummary]
+    spec: Experiment,
+    resolved: ResolvedExperiment,
+    plan: TrialPlan,
+    trials: Sequence[TrialSummary],
+    noise: NoiseFloor | None = None,
 ) -> bool:
     """Whether the worker may end the experiment after the blocks that are done.
 
@@ -75,7 +95,7 @@ def should_stop_early(
     done = {block: by_arm for block, by_arm in blocks_of(trials).items() if set(plan.arms) <= set(by_arm)}
     if len(done) not in spec.plan.looks or len(done) >= spec.plan.blocks:
         return False
-    drafts = [draft for draft in _drafts(resolved, done, (), 1 - decision_level(spec)) if draft.key in _THROUGHPUTS]
+    drafts = [draft for draft in _drafts(spec, resolved, done, (), noise) if draft.key in _THROUGHPUTS]
     verdicts = [_verdict(draft, None, spec) for draft in drafts]
     return bool(verdicts) and Verdict.INCONCLUSIVE not in verdicts
 
@@ -94,9 +114,14 @@ def decision_level(spec: Experiment) -> float:
 
 
 def _drafts(
-    resolved: ResolvedExperiment, blocks: Blocks, arms: Sequence[StartedArm], confidence: float
+    spec: Experiment,
+    resolved: ResolvedExperiment,
+    blocks: Blocks,
+    arms: Sequence[StartedArm],
+    noise: NoiseFloor | None,
 ) -> list[_Draft]:
     baseline = next(arm for arm in resolved.arms if arm.name == resolved.baseline)
+    confidence = 1 - decision_level(spec)
     drafts: list[_Draft] = []
     for candidate in resolved.arms:
         if candidate.name == baseline.name:
@@ -104,8 +129,9 @@ def _drafts(
         pair = Pair.of(blocks, baseline.name, candidate.name)
         confounds = confounds_of(baseline, candidate, pair, blocks, arms)
         provisos = provisos_of(baseline, candidate, pair, blocks, arms)
+        luck = luck_of(spec, resolved, (baseline, candidate), noise)
         drafts += [
-            replace(_draft(metric, key, pair, confounds, confidence, arms=len(resolved.arms)), provisos=provisos)
+            _draft(metric, key, pair, confounds, provisos, luck=luck, confidence=confidence, arms=len(resolved.arms))
             for metric in _metrics_of(pair)
             for key in metric.compared_keys
             if metric.primary or pair.has(key)
@@ -130,7 +156,17 @@ def _gpus(trial: TrialSummary) -> int:
 _RANK = {PER_GPU: 0, "output_throughput": 1, "duration_s": 2}
 
 
-def _draft(metric: Metric, key: str, pair: Pair, confounds: tuple[str, ...], confidence: float, *, arms: int) -> _Draft:
+def _draft(
+    metric: Metric,
+    key: str,
+    pair: Pair,
+    confounds: tuple[str, ...],
+    provisos: tuple[str, ...],
+    *,
+    luck: Luck,
+    confidence: float,
+    arms: int,
+) -> _Draft:
     values: list[BlockValues] = []
     dropped = dict(pair.dropped)
     for block, (ours, theirs) in pair.done.items():
@@ -147,9 +183,10 @@ def _draft(metric: Metric, key: str, pair: Pair, confounds: tuple[str, ...], con
                 baseline_slot=ours.planned.slot,
                 candidate_slot=theirs.planned.slot,
                 baseline_first=ours.planned.position < theirs.planned.position,
+                start=ours.planned.start,
             )
         )
-    result = _estimate(values, pair, confidence, arms)
+    result = _estimate(values, pair, luck, key, confidence=confidence, arms=arms)
     if isinstance(result, PairedResult) and result.order_confounded:
         first = pair.baseline if values[0].baseline_first else pair.candidate
         confounds = (*confounds, f"{first} ran first in every block that counts, so its place cannot be told from it")
@@ -161,19 +198,25 @@ def _draft(metric: Metric, key: str, pair: Pair, confounds: tuple[str, ...], con
         dropped=tuple(DroppedBlock(block=block, reason=reason) for block, reason in sorted(dropped.items())),
         result=result,
         confounds=confounds,
+        provisos=(*provisos, *luck.provisos(key, result)),
+        luck=luck,
     )
 
 
-def _estimate(values: Sequence[BlockValues], pair: Pair, confidence: float, arms: int) -> PairedResult | NoEstimate:
+def _estimate(
+    values: Sequence[BlockValues], pair: Pair, luck: Luck, key: str, *, confidence: float, arms: int
+) -> PairedResult | NoEstimate:
     for one in values:
         for arm, value in ((pair.baseline, one.baseline), (pair.candidate, one.candidate)):
             if value <= 0:
                 return NoEstimate(f"{arm} has {value:g} in block {one.block}, and a ratio needs values above 0")
-    return compare_paired(
+    return compare_starts(
         [one.baseline for one in values],
         [one.candidate for one in values],
         [one.order for one in values],
+        [0 if luck.shared else one.start for one in values],
         confidence=confidence,
+        known=luck.spread(key),
         arms=arms,
     )
 
@@ -248,7 +291,12 @@ def _numbers(draft: _Draft, level: float, margin_pct: float) -> dict[str, Any]:
             "within_margin": False,
         }
     change = result.log_ratio.transformed(to_percent)
+    by_start = result.by_start
     return {
+        "starts": result.starts,
+        "start_luck": draft.luck.of(draft.key, result.starts),
+        "start_sd_pct": None if by_start is None or result.starts == 1 else 100 * by_start.sd,
+        "known_spread": draft.luck.known[draft.key] if draft.widened else None,
         "ratio": _finite(to_ratio(result.log_ratio.value)),
         "change_pct": _finite(change.value),
         "interval_pct": (change.low, change.high) if math.isfinite(change.high) else None,
@@ -263,7 +311,10 @@ def _numbers(draft: _Draft, level: float, margin_pct: float) -> dict[str, Any]:
 def _detectable_pct(result: PairedResult, level: float) -> float | None:
     if result.df < 2 and level < LEAST_LEVEL:
         return None  # thousands of standard deviations: nobody asks, and the noncentral t does not know
-    return _finite(to_percent(detectable_effect(result.sd, result.blocks, result.analysis, alpha=level)))
+    effect = detectable_effect(result.sd, result.blocks, result.analysis, alpha=level)
+    if result.by_start is not None:
+        effect = max(effect, detectable_by(result.by_start.standard_error, result.by_start.df, alpha=level))
+    return _finite(to_percent(effect))
 
 
 def _single_log_ratio(values: Sequence[BlockValues]) -> float | None:
@@ -284,11 +335,19 @@ def _sign_flip(draft: _Draft) -> float | None:
 
 
 def _blocks_needed(draft: _Draft, spec: Experiment, arms: int) -> int | None:
-    """For a primary metric only: whether another is decided hangs on all the others beside it (Holm)."""
-    if isinstance(draft.result, NoEstimate) or not draft.metric.primary:
+    """For a primary metric only: whether another is decided hangs on all the others beside it (Holm).
+
+    Where starts are the evidence, as many blocks to a start as there were; on one start of a known spread no number of
+    blocks decides.
+    """
+    result = draft.result
+    if isinstance(result, NoEstimate) or not draft.metric.primary or draft.widened:
         return None
-    margin = math.log1p(spec.decision.margin_pct / 100)
-    return blocks_needed(draft.result, margin, arms=arms, alpha=decision_level(spec))
+    margin, level = math.log1p(spec.decision.margin_pct / 100), decision_level(spec)
+    if result.starts == 1 or result.by_start is None:
+        return blocks_needed(result, margin, arms=arms, alpha=level)
+    starts = blocks_needed(result.of_starts(result.by_start), margin, arms=3, alpha=level)  # in no order, as three arms
+    return None if starts is None else math.ceil(starts * result.blocks / result.starts)
 
 
 def _why_inconclusive(draft: _Draft, p_holm: float | None, spec: Experiment) -> str:
@@ -299,7 +358,8 @@ def _why_inconclusive(draft: _Draft, p_holm: float | None, spec: Experiment) -> 
             f"the interval excludes 0, but this is one of several secondary metrics: adjusted for their number "
             f"p = {p_holm:.2g} is not below {decision_level(spec):.2g}"
         )
-    return f"the interval includes 0 and reaches beyond the margin of {spec.decision.margin_pct:g} %"
+    why = ", since equal engines differ by their start here too (A/A experiments)" if draft.widened else ""
+    return f"the interval includes 0 and reaches beyond the margin of {spec.decision.margin_pct:g} %{why}"
 
 
 def _why_nothing(draft: _Draft) -> str | None:

@@ -1,23 +1,35 @@
 """What comparing an arm with itself says of every later comparison with that arm."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.judge.fingerprint import fingerprint
-from app.judge.results import NoiseFloor, Results
+from app.judge.luck import NoiseFloor, known_spread
+from app.judge.results import Results
+from app.judge.verdict import Comparison, Verdict
 from app.measure.records import StartedArm
 from app.spec.experiment import Experiment
 from app.spec.resolution import ResolvedArm, ResolvedExperiment
+from app.stats.estimate import to_percent
+from app.stats.starts import StartValue, spread_of, start_values
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What one A/A experiment found for output throughput."""
+    """What one A/A experiment found."""
 
-    sd_pct: float  # standard deviation of one block's log ratio, in hundredths
-    change_pct: float  # between equal arms
+    sd_pct: float  # of one block's log ratio of output throughput, in hundredths
+    change_pct: float  # of output throughput, between equal arms
     blocks: int
+    starts: Mapping[str, tuple[StartValue, ...]] | None = None  # by metric; None where an earlier version kept it
+
+    def of(self, key: str) -> tuple[StartValue, ...]:
+        """What each of its starts gave in one metric; it had one, as long as nothing was known of starts."""
+        if self.starts is not None:
+            return self.starts.get(key, ())
+        only = StartValue(math.log1p(self.change_pct / 100), self.blocks, self.sd_pct / 100)
+        return (only,) if key == "output_throughput" else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +50,39 @@ def noise_keys(spec: Experiment, arm: ResolvedArm, started: StartedArm | None) -
 
 
 def noise_of(results: Results) -> Noise | None:
-    """The noise an A/A experiment found; None if it has too few blocks to say."""
-    for comparison in results.comparisons:
-        if comparison.metric == "output_throughput":
-            if comparison.sd_pct is None or comparison.change_pct is None:
-                return None
-            return Noise(comparison.sd_pct, comparison.change_pct, comparison.pairs)
-    return None
+    """The noise an A/A experiment found; None if it has too few blocks to say, or if its arms were not equal."""
+    main = next((one for one in results.comparisons if one.metric == "output_throughput"), None)
+    if main is None or main.verdict is Verdict.CONFOUNDED or main.sd_pct is None or main.change_pct is None:
+        return None
+    starts = {one.metric: _starts_of(one) for one in results.comparisons if one.sd_pct is not None}
+    return Noise(main.sd_pct, main.change_pct, main.pairs, starts)
 
 
 def floor_of(found: Sequence[Noise]) -> NoiseFloor | None:
-    """Several A/A experiments in one: variances averaged by their blocks, and the largest change."""
+    """Several A/A experiments in one: their blocks' noise averaged by their number, and every start a value."""
     if not found:
         return None
     weights = [max(noise.blocks - 1, 1) for noise in found]
     variance = sum(weight * noise.sd_pct**2 for weight, noise in zip(weights, found, strict=True)) / sum(weights)
+    keys = dict.fromkeys(key for noise in found for key in ("output_throughput", *(noise.starts or ())))
+    values = {key: [value for noise in found for value in noise.of(key)] for key in keys}
+    spreads = {key: spread for key, of in values.items() if (spread := spread_of(of)) is not None}
+    main = spreads.get("output_throughput")
     return NoiseFloor(
-        floor_pct=max(abs(noise.change_pct) for noise in found),
+        floor_pct=None if main is None else _finite(to_percent(main.largest_by_chance())),
         noise_pct=math.sqrt(variance),
         experiments=len(found),
+        starts=len(values["output_throughput"]),
+        spreads={key: known_spread(spread) for key, spread in spreads.items()},
     )
+
+
+def _starts_of(comparison: Comparison) -> tuple[StartValue, ...]:
+    blocks = comparison.blocks
+    return start_values(
+        [block.log_ratio for block in blocks], [block.order for block in blocks], [block.start for block in blocks]
+    )
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

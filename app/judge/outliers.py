@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from app.format import percent
 from app.judge.conditions import ResultWarning, WarningCode
+from app.judge.luck import start_spread
 from app.judge.verdict import BlockValues, Comparison
 from app.stats.estimate import NoEstimate, to_percent
 from app.stats.outlier import outlier
-from app.stats.paired import compare_paired
+from app.stats.starts import compare_starts
 
 
 def outlier_warnings(comparisons: Sequence[Comparison]) -> Iterator[ResultWarning]:
@@ -35,11 +36,14 @@ def outlier_warnings(comparisons: Sequence[Comparison]) -> Iterator[ResultWarnin
 def _without(comparison: Comparison, apart: BlockValues) -> str:
     rest = [block for block in comparison.blocks if block is not apart]
     modelled = comparison.analysis != "paired"
-    result = compare_paired(
+    apart_by_start = comparison.start_sd_pct is not None
+    result = compare_starts(
         [block.baseline for block in rest],
         [block.candidate for block in rest],
         [block.order for block in rest] if modelled else None,
+        [block.start if apart_by_start else 0 for block in rest],
         confidence=comparison.confidence,
+        known=None if comparison.known_spread is None else start_spread(comparison.known_spread),
     )
     if isinstance(result, NoEstimate):
         return f"unknown ({result.reason})"

@@ -15,12 +15,13 @@ from app.judge.continuation import Continuation, continuation_warnings
 from app.judge.effects import work_of_arms
 from app.judge.fairness import Fairness
 from app.judge.fingerprint import EnvironmentReport, environment_report
+from app.judge.luck import NoiseFloor
 from app.judge.neighbours import held_back_pct, neighbours_said
 from app.judge.outliers import outlier_warnings
 from app.judge.parity import ParityReport, check_parity
 from app.judge.summary import summary_sentence
 from app.judge.taken import NotTaken, not_read_back, not_taken
-from app.judge.verdict import worst_first
+from app.judge.verdict import StartLuck, worst_first
 from app.measure.metrics import METRICS, STATISTICS, Kind, Metric, TrialSummary
 from app.measure.records import StartedArm, TrialState
 from app.spec.experiment import Experiment
@@ -125,16 +126,6 @@ class TrialReport(SpecModel):
     )
 
 
-class NoiseFloor(SpecModel):
-    """What comparing an arm with itself gave under the same fingerprint."""
-
-    floor_pct: float = Field(ge=0, description="Largest change found between equal arms, percent.", examples=[0.4])
-    noise_pct: float = Field(
-        ge=0, description="Standard deviation of one block's ratio between equal arms, percent.", examples=[0.3]
-    )
-    experiments: int = Field(ge=1, description="Experiments it rests on.", examples=[3])
-
-
 class Results(SpecModel):
     """Everything an experiment found, or has found so far."""
 
@@ -198,7 +189,7 @@ def build_results(
     blocks = blocks_of(trials)
     done = sum(all(name in by_arm for name in plan.arms) for by_arm in blocks.values())
     withheld = _why_withheld(status)
-    comparisons = compare(spec, resolved, trials, arms, withheld=withheld)
+    comparisons = compare(spec, resolved, trials, arms, withheld=withheld, noise=noise)
     several = len(resolved.arms) > 1
     return Results(
         experiment_id=experiment_id,
@@ -253,14 +244,16 @@ def _why_withheld(status: Status) -> str | None:
 
 
 def _noise_warnings(comparisons: Sequence[Comparison], noise: NoiseFloor | None) -> Iterator[ResultWarning]:
+    floor = None if noise is None or noise.starts is None else noise.floor_pct
     for comparison in comparisons:
         change = comparison.change_pct
-        told = comparison.verdict in {Verdict.SLOWER, Verdict.FASTER} and comparison.primary
-        if noise is not None and told and change is not None and abs(change) <= noise.floor_pct:
+        told = comparison.verdict in {Verdict.SLOWER, Verdict.FASTER} and comparison.metric == "output_throughput"
+        apart = comparison.start_luck is not StartLuck.SHARED_ENGINE
+        if floor is not None and told and apart and change is not None and abs(change) <= floor:
             yield ResultWarning(
                 code=WarningCode.WITHIN_NOISE_FLOOR,
-                detail=f"{comparison.metric} differs by {percent(abs(change))}, but equal arms have differed by "
-                f"{percent(noise.floor_pct)} here ({noise.experiments} experiments).",
+                detail=f"{comparison.metric} differs by {percent(abs(change))}, but equal engines differ by up to "
+                f"{percent(floor)} here (A/A experiments, 95 % of starts): another pair may show the contrary.",
                 arm=comparison.candidate,
             )
 

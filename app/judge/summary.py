@@ -1,6 +1,7 @@
 """The one honest sentence: it never says more than the verdict."""
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
@@ -106,8 +107,16 @@ def _inconclusive(comparison: Comparison, withheld: str | None) -> str:
         return f"{names}: no verdict, {'; '.join(comparison.reasons)}{measured}."
     needed = comparison.blocks_needed
     more = "more than 1000 would be needed" if needed is None else f"about {needed} would probably decide"
+    blocks = f"{comparison.pairs} blocks"
+    if comparison.known_spread is not None:
+        more = "several starts (plan.starts) can show more, further blocks on one start cannot"
+    elif comparison.start_sd_pct is not None:
+        blocks += f" on {comparison.starts} starts"
+        if needed is not None:
+            starts = math.ceil(needed * comparison.starts / comparison.pairs)
+            more = f"about {needed} on {starts} starts would probably decide"
     return (
-        f"{names} is inconclusive: {numbers}. {comparison.pairs} blocks reliably show only differences of "
+        f"{names} is inconclusive: {numbers}. {blocks} reliably show only differences of "
         f"{percent(comparison.detectable_effect_pct)} or more; {more}."
     )
 
@@ -149,6 +158,8 @@ def _plain_numbers(comparison: Comparison) -> str:
 def _interval(comparison: Comparison, low: float, high: float) -> str:
     confidence = f"{100 * comparison.confidence:.3g} %"
     blocks = f"{comparison.pairs} block" + ("" if comparison.pairs == 1 else "s")
+    if comparison.start_sd_pct is not None:
+        blocks += f" on {comparison.starts} starts"
     return f"{confidence} interval {percent(low, signed=True)} to {percent(high, signed=True)}, {blocks}"
 
 

@@ -29,6 +29,36 @@ def worst_first(verdicts: Iterable[str]) -> tuple[Verdict, ...]:
     return tuple(verdict for verdict in WORST_FIRST if verdict in told)
 
 
+class StartLuck(StrEnum):
+    """What a comparison can say of the luck of the engines' start: two equal engines differ by theirs."""
+
+    SEVERAL_STARTS = "several_starts"
+    KNOWN_SPREAD = "known_spread"
+    SHARED_ENGINE = "shared_engine"
+    UNKNOWN = "unknown"
+
+
+class KnownSpread(SpecModel):
+    """How far the start of two equal engines takes them apart in one metric, from A/A experiments."""
+
+    sd_pct: float = Field(
+        ge=0,
+        description="Standard deviation of what one start gives, as a log ratio in hundredths, percent; the noise of "
+        "its blocks is part of it.",
+        examples=[0.4],
+    )
+    blocks: float = Field(gt=0, description="Blocks that a start's value averages.", examples=[3])
+    starts: int = Field(ge=2, description="Starts it rests on: its degrees of freedom.", examples=[8])
+    between_pct: float = Field(
+        ge=0,
+        description="Standard deviation of the start's own part, without the blocks' noise, percent.",
+        examples=[0.3],
+    )
+    between_interval_pct: tuple[float, float] = Field(
+        description="Its 95 % chi-square interval, percent.", examples=[[0.1, 0.7]]
+    )
+
+
 class Method(SpecModel):
     """How estimates and verdicts are made."""
 
@@ -38,7 +68,7 @@ class Method(SpecModel):
     version: Literal[1, 2] = Field(
         2,
         description="Raised whenever the same records would give another answer. 2: latencies count from `arrived` "
-        "instead of `sent`, and `client_queue_ms` is compared.",
+        "instead of `sent`, `client_queue_ms` is compared, and the luck of a start counts.",
     )
 
 
@@ -54,6 +84,7 @@ class BlockValues(SpecModel):
     baseline_slot: int = Field(description="Slot of the baseline's trial in the order of all trials.", examples=[0])
     candidate_slot: int = Field(description="Slot of the candidate's trial.", examples=[1])
     baseline_first: bool = Field(description="Whether the baseline ran before the candidate.")
+    start: int = Field(0, description="Which start of the engines both ran on, from 0.", examples=[0])
 
     @property
     def log_ratio(self) -> float:
@@ -110,6 +141,22 @@ class Comparison(SpecModel):
     sd_pct: float | None = Field(
         description="Standard deviation of one block's log ratio, in hundredths: the noise, percent.", examples=[0.5]
     )
+    starts: int = Field(1, description="Starts of the engines that the blocks ran on.", examples=[1])
+    start_luck: StartLuck | None = Field(
+        None,
+        description="What is known of the luck of a start. `several_starts`: the blocks ran on several, which are the "
+        "evidence. `known_spread`: A/A experiments tell. `shared_engine`: both arms ran on one engine. `unknown`: the "
+        "interval speaks of these two processes. Null where no engine ran, and in results of an earlier version.",
+    )
+    start_sd_pct: float | None = Field(
+        None,
+        description="Standard deviation of what one start gave, as a log ratio in hundredths, percent; null where "
+        "blocks ran on one start, or each on its own.",
+        examples=[0.4],
+    )
+    known_spread: KnownSpread | None = Field(
+        None, description="The spread of starts that made the interval wider than its blocks did; null if none did."
+    )
     position_effect_pct: float | None = Field(
         description="What running second in a block adds to a value, percent; null where it cannot be told.",
         examples=[0.6],
@@ -131,7 +178,7 @@ class Comparison(SpecModel):
     provisos: tuple[str, ...] = Field(
         (),
         description="What the verdict leaves open: conditions that nobody could see, or that differed and follow "
-        "from what the arms do.",
+        "from what the arms do; the luck of the engines' start.",
     )
 
 

@@ -17,7 +17,7 @@ Pharmacology 8 (1979) 7-20; Jones and Kenward, Design and Analysis of Cross-Over
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from app.stats.checks import check_finite, check_share
@@ -31,18 +31,35 @@ ROUNDING = 1e-12  # log ratios closer than this differ by floating-point roundin
 
 
 @dataclass(frozen=True, slots=True)
+class StartLevel:
+    """What the luck of a start does to the log ratio (`app.stats.starts`)."""
+
+    standard_error: float  # of the log ratio, by the spread of the starts
+    df: float
+    sd: float  # of what one start gives, its blocks' noise included
+    of_blocks: Estimate  # the log ratio with the interval of the blocks alone, which speaks of these processes only
+
+
+@dataclass(frozen=True, slots=True)
 class PairedResult:
     """What the blocks say about ln(candidate / baseline). All logs are natural, so 0.01 is about 1 %."""
 
     log_ratio: Estimate
     p_t: float  # two-sided, of log_ratio = 0; below 1 - confidence exactly when the interval excludes 0
-    df: int  # of the interval that is shown
+    df: float  # of the interval that is shown
     sd: float  # of one block's log ratio; a position effect is taken out where it is modelled
     sd_df: int  # degrees of freedom that `sd` rests on
     position: Estimate | None  # log of what running second costs; None where it is not modelled
     analysis: Analysis
     blocks: int
     order_confounded: bool  # one order only: log_ratio contains the position effect, and nothing can part them
+    starts: int = 1  # of the engines; blocks that each had their own count as starts and are judged as blocks
+    by_start: StartLevel | None = None  # where the starts, and not the blocks alone, are the evidence
+
+    def of_starts(self, level: StartLevel) -> "PairedResult":
+        """The same with every start for a block."""
+        df = self.starts - 1
+        return replace(self, blocks=self.starts, sd=level.sd, sd_df=df, df=df, analysis="paired", position=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +109,14 @@ def compare_paired(
     where that is not known; `arms` says how many ran in every block. No estimate for fewer than 2 blocks or a value
     that has no logarithm.
     """
+    differences = log_ratios(baseline, candidate)
+    if isinstance(differences, NoEstimate):
+        return differences
+    return analyse_differences(differences, positions, confidence=confidence, arms=arms)
+
+
+def log_ratios(baseline: Sequence[float], candidate: Sequence[float]) -> list[float] | NoEstimate:
+    """ln(candidate / baseline) of every block; no estimate where a value has no logarithm."""
     if len(baseline) != len(candidate):
         raise ValueError(f"every block needs both values, got {len(baseline)} and {len(candidate)}")
     check_finite("baseline", baseline)
@@ -99,8 +124,7 @@ def compare_paired(
     for index, pair in enumerate(zip(baseline, candidate, strict=True)):
         if min(pair) <= 0:
             return NoEstimate(f"block {index} has the value {min(pair):g}, and a ratio needs values above 0")
-    differences = [math.log(after) - math.log(before) for before, after in zip(baseline, candidate, strict=True)]
-    return analyse_differences(differences, positions, confidence=confidence, arms=arms)
+    return [math.log(after) - math.log(before) for before, after in zip(baseline, candidate, strict=True)]
 
 
 def analyse_differences(
@@ -156,8 +180,8 @@ def _result(
 
 def _paired(differences: Sequence[float]) -> _Fit:
     blocks = len(differences)
-    mean = _without_rounding(math.fsum(differences) / blocks)
-    sd = _without_rounding(math.sqrt(_squares(differences) / (blocks - 1)))
+    mean = without_rounding(math.fsum(differences) / blocks)
+    sd = without_rounding(math.sqrt(_squares(differences) / (blocks - 1)))
     return _Fit(mean, sd, sd / math.sqrt(blocks), blocks - 1)
 
 
@@ -166,9 +190,9 @@ def _crossover(differences: Sequence[float], signs: Sequence[int]) -> tuple[_Fit
     orders = [[d for d, sign in zip(differences, signs, strict=True) if sign == order] for order in (1, -1)]
     first, second = (math.fsum(order) / len(order) for order in orders)
     df = len(differences) - 2
-    sd = _without_rounding(math.sqrt(sum(map(_squares, orders)) / df))
+    sd = without_rounding(math.sqrt(sum(map(_squares, orders)) / df))
     standard_error = sd / 2 * math.sqrt(sum(1 / len(order) for order in orders))
-    log_ratio, position = _without_rounding((first + second) / 2), _without_rounding((first - second) / 2)
+    log_ratio, position = without_rounding((first + second) / 2), without_rounding((first - second) / 2)
     return _Fit(log_ratio, sd, standard_error, df), _Fit(position, sd, standard_error, df)
 
 
@@ -177,5 +201,6 @@ def _squares(values: Sequence[float]) -> float:
     return math.fsum((value - mean) ** 2 for value in values)
 
 
-def _without_rounding(number: float) -> float:
+def without_rounding(number: float) -> float:
+    """0 for what floating point leaves of a difference that is 0."""
     return 0.0 if abs(number) < ROUNDING else number

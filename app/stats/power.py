@@ -48,6 +48,13 @@ def detectable_effect(sd: float, blocks: int, analysis: Analysis, *, alpha: floa
     return standard_error * _noncentrality(df, level, power)
 
 
+def detectable_by(standard_error: float, df: float, *, alpha: float = 0.05, power: float = 0.8) -> float:
+    """The smallest log ratio that a t interval of this standard error finds with probability `power`."""
+    check_share("alpha", alpha)
+    check_share("power", power)
+    return standard_error * _noncentrality(df, alpha, power)
+
+
 def blocks_needed(
     result: PairedResult, margin: float, *, arms: int = 2, alpha: float = 0.05, power: float = 0.8
 ) -> int | None:
@@ -132,7 +139,7 @@ def _interval(sd: float, blocks: int, analysis: Analysis, alpha: float) -> tuple
     return standard_error, blocks - 2, alpha if analysis == "crossover" else separate_level(alpha, blocks)
 
 
-def _power(noncentrality: float, df: int, level: float) -> float:
+def _power(noncentrality: float, df: float, level: float) -> float:
     # Both tails of a noncentral t are one tail of its square, a noncentral F; scipy's nct is NaN far out.
     from scipy import special
 
@@ -140,7 +147,7 @@ def _power(noncentrality: float, df: int, level: float) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _noncentrality(df: int, level: float, power: float) -> float:
+def _noncentrality(df: float, level: float, power: float) -> float:
     """The true effect in standard errors at which the power is reached."""
     from scipy import optimize
 

@@ -1,10 +1,12 @@
 """The noise floors that A/A experiments left."""
 
+import dataclasses
 from collections.abc import Collection
 
 from sqlalchemy import ColumnElement, select
 
 from app.judge.noise import Noise, NoiseKeys
+from app.stats.starts import StartValue
 from app.store.database import Database
 from app.store.dialects import insert_unless_present
 from app.store.lease import Lease, fenced_update
@@ -22,6 +24,9 @@ def keep_noise(db: Database, lease: Lease, keys: NoiseKeys, found: Noise) -> Non
         "sd_pct": found.sd_pct,
         "change_pct": found.change_pct,
         "blocks": found.blocks,
+        "starts": None
+        if found.starts is None
+        else {key: [dataclasses.astuple(value) for value in values] for key, values in found.starts.items()},
     }
     with db.write() as connection:
         fenced_update(connection, lease)
@@ -40,10 +45,18 @@ def noise_anywhere(db: Database, settings: Collection[str]) -> tuple[Noise, ...]
 
 def _newest(db: Database, condition: ColumnElement[bool]) -> tuple[Noise, ...]:
     query = (
-        select(noise.c.sd_pct, noise.c.change_pct, noise.c.blocks)
+        select(noise.c.sd_pct, noise.c.change_pct, noise.c.blocks, noise.c.starts)
         .where(condition)
         .order_by(noise.c.kept_at.desc(), noise.c.experiment_id)
         .limit(NEWEST)
     )
     with db.read() as connection:
-        return tuple(Noise(row.sd_pct, row.change_pct, row.blocks) for row in connection.execute(query))
+        return tuple(
+            Noise(row.sd_pct, row.change_pct, row.blocks, _starts(row.starts)) for row in connection.execute(query)
+        )
+
+
+def _starts(document: dict[str, list[tuple[float, int, float]]] | None) -> dict[str, tuple[StartValue, ...]] | None:
+    if document is None:
+        return None
+    return {key: tuple(StartValue(*value) for value in values) for key, values in document.items()}

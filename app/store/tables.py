@@ -243,6 +243,7 @@ noise = Table(
     Column("sd_pct", Double, nullable=False),
     Column("change_pct", Double, nullable=False),
     Column("blocks", Integer, nullable=False),
+    Column("starts", _Json),  # what every start gave, by metric; null where an earlier version kept it
     Column("kept_at", Moment, nullable=False),
 )
 

@@ -16,13 +16,14 @@ Gpu = Callable[[int], GpuConditions]  # block -> conditions
 
 
 def trials_of(sync: Gpu, other: Gpu, change: float = 0.9, blocks: int = 6) -> list[TrialSummary]:
-    """ABBA blocks in which async is so much faster or slower, on a GPU in these conditions."""
+    """ABBA blocks in which async is so much faster or slower, on a GPU in these conditions, each with a start."""
     trials = []
     for block in range(blocks):
         for arm, gpu, speed in (("sync", sync, 100.0), ("async", other, 100.0 * change)):
             position = (arm == "async") ^ (block % 2)
             noise = 1 + 0.001 * (block % 3)
-            trials.append(a_trial(arm, block, position, speed * noise, conditions=Conditions(gpus=(gpu(block),))))
+            conditions = Conditions(gpus=(gpu(block),))
+            trials.append(a_trial(arm, block, position, speed * noise, conditions=conditions, start=block))
     return trials
 
 
@@ -131,5 +132,5 @@ def test_what_a_neighbour_took_is_missed_only_where_there_is_one() -> None:
 
 
 def test_trials_of_an_earlier_version_without_gpu_conditions_are_compared() -> None:
-    trials = [a_trial(arm, block, 0, 100.0 + block) for block in range(4) for arm in ("sync", "async")]
+    trials = [a_trial(arm, block, 0, 100.0 + block, start=block) for block in range(4) for arm in ("sync", "async")]
     assert throughput(trials).provisos == ()

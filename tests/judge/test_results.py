@@ -44,7 +44,7 @@ def run_of(spec: Experiment, blocks: int | None = None, slower: float = 0.8) -> 
             trial.block,
             trial.position,
             100 * (1 if trial.arm == resolved.baseline else slower) * (1 + noise.gauss(0, 0.002)),
-            slot=trial.slot,
+            planned=trial,
         )
         for trial in plan_trials(spec, resolved).measured
         if blocks is None or trial.block < blocks
@@ -376,14 +376,27 @@ def test_warnings_about_the_plan() -> None:
     assert WarningCode.SEVERAL_CANDIDATES in codes(results_of([], three))
 
 
-def test_a_difference_below_the_noise_floor_is_pointed_out() -> None:
+def test_a_difference_that_one_start_of_equal_engines_may_show_is_pointed_out() -> None:
     quiet, loud = (
-        NoiseFloor(noise_pct=0.3, floor_pct=1.0, experiments=3),
-        NoiseFloor(noise_pct=0.3, floor_pct=30.0, experiments=3),
+        NoiseFloor(noise_pct=0.3, floor_pct=1.0, experiments=3, starts=6),
+        NoiseFloor(noise_pct=0.3, floor_pct=30.0, experiments=3, starts=6),
     )
-    trials = run_of(a_spec())
-    assert codes(results_of(trials, noise=quiet)) == set()
-    assert codes(results_of(trials, noise=loud)) == {WarningCode.WITHIN_NOISE_FLOOR}
+    spec = a_spec(plan={"blocks": 8, "starts": 4})
+    trials = run_of(spec)
+    assert codes(results_of(trials, spec, noise=quiet)) == set()
+    assert codes(results_of(trials, spec, noise=loud)) == {WarningCode.WITHIN_NOISE_FLOOR}
+
+
+def test_a_floor_of_an_earlier_version_was_the_largest_change_seen_and_points_at_nothing() -> None:
+    earlier = NoiseFloor.model_validate({"noise_pct": 0.3, "floor_pct": 30.0, "experiments": 3})
+    assert codes(results_of(run_of(a_spec()), noise=earlier)) == set()
+
+
+def test_trials_carry_their_start_and_blocks_too() -> None:
+    spec = a_spec(plan={"blocks": 4, "starts": 2})
+    results = results_of(run_of(spec), spec)
+    assert [trial.start for trial in results.trials] == [0] * 4 + [1] * 4
+    assert [block.start for block in results.comparisons[0].blocks] == [0, 0, 1, 1]
 
 
 def test_kinds_of_metrics_and_fields_of_arms_agree() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from app.errors import LeaseLost
 from app.judge.noise import Noise, NoiseKeys
+from app.stats.starts import StartValue
 from app.store import queue
 from app.store.database import Database
 from app.store.lease import Lease
@@ -28,6 +29,12 @@ def test_noise_is_found_by_what_exactly_ran_and_by_its_settings(db: Database) ->
     assert noise_under(db, ["here", "elsewhere"]) == (found,)
     assert noise_under(db, ["elsewhere"]) == ()
     assert noise_anywhere(db, ["arm"]) == (found,)
+
+
+def test_what_every_start_gave_is_kept_by_metric(db: Database) -> None:
+    found = Noise(0.5, -0.1, 6, {"ttft_ms.mean": (StartValue(0.01, 3, 0.002), StartValue(-0.02, 3, 0.002))})
+    keep_noise(db, a_claim(db), NoiseKeys(fingerprint="here", settings="arm"), found)
+    assert noise_under(db, ["here"]) == (found,)
 
 
 def test_saying_it_twice_keeps_it_once(db: Database) -> None:

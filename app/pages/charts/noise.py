@@ -33,31 +33,32 @@ def noise(main: Sequence[Comparison], floor: NoiseFloor | None) -> Figure:
         for one in main[:MOST]
         if one.change_pct is not None
     ]
-    if floor is None or not rows:
+    if floor is None or floor.floor_pct is None or not rows:
         return Figure("noise", title, "", None, _COLUMNS)
+    band_pct = floor.floor_pct
     note = (
-        f"The band is where equal arms (A/A) have differed: up to {share(floor.floor_pct)}. A dot is the measured "
+        f"The band is where equal arms (A/A) differ by their start: up to {share(band_pct)}. A dot is the measured "
         "change of output throughput, its line the interval."
     )
-    label = f"{title}: equal arms differed by up to {share(floor.floor_pct)}; " + "; ".join(
+    label = f"{title}: equal arms differ by up to {share(band_pct)}; " + "; ".join(
         f"{row.label} {signed(row.change_pct)}" for row in rows
     )
     table = (
         *((row.label, row.change_pct, *(row.interval_pct or (None, None))) for row in rows),
-        ("equal arms (A/A)", 0.0, -floor.floor_pct, floor.floor_pct),
+        ("equal arms (A/A)", 0.0, -band_pct, band_pct),
     )
-    svg = both(*(_drawn(rows, floor, width, label) for width in (WIDE, NARROW)))
+    svg = both(*(_drawn(rows, band_pct, width, label) for width in (WIDE, NARROW)))
     return Figure("noise", title, note, svg, _COLUMNS, table)
 
 
-def _drawn(rows: Sequence[_Row], floor: NoiseFloor, width: int, label: str) -> Markup:
+def _drawn(rows: Sequence[_Row], band_pct: float, width: int, label: str) -> Markup:
     start = 170.0 if width == WIDE else 96.0
     height = 28.0
     box = Box(start, 22, width - start - 12, height * len(rows))
     ends = [abs(end) for row in rows for end in (row.change_pct, *(row.interval_pct or ()))]
-    reach = 1.1 * max(*ends, floor.floor_pct, 0.1)
+    reach = 1.1 * max(*ends, band_pct, 0.1)
     x = Linear(-reach, reach, box.left, box.right)
-    band = Box(x(-floor.floor_pct), box.top - 4, x(floor.floor_pct) - x(-floor.floor_pct), box.height + 4)
+    band = Box(x(-band_pct), box.top - 4, x(band_pct) - x(-band_pct), box.height + 4)
     parts = [rect(band, "band"), text(x(0), 12, "equal arms (A/A)", "band-name", "middle")]
     parts += bottom(x, box, 6 if width == WIDE else 3, "change of output throughput, %")
     parts.append(line(x(0), box.top - 4, x(0), box.base, "zero"))
