@@ -226,6 +226,8 @@ def _answer(
             require_ray()
             if time.monotonic() > deadline:
                 raise NoResources(f"the reserved node has not run a task of Ray within {within_s:g} s")
+    except RayLost:  # and with it the task
+        raise
     except RolloutLabError:
         ray.cancel(call)  # interrupts it, so that it can end what it started
         ray.wait([call], timeout=_CANCEL_S)
