@@ -284,6 +284,16 @@ def test_results_are_exported(archive: TestClient, done: str, kind: str, media_t
     assert again.status_code == 304
 
 
+def test_an_export_for_vllm_bench_rests_on_the_request_records(archive: TestClient, done: str) -> None:
+    for trial in archive.get(f"{HERE}/{done}/export", params={"format": "vllm-bench"}).json():
+        of = {"trial": trial["trial"], "arm": trial["label"], "format": "ndjson"}
+        lines = archive.get(f"{HERE}/{done}/requests", params=of).text.splitlines()
+        records = [json.loads(line) for line in lines]
+        assert trial["completed"] == len(records) == 4
+        each = [(r["delivered_s"] - r["first_token_s"]) / (r["output_tokens"] - 1) for r in records]
+        assert trial["mean_tpot_ms"] == pytest.approx(1000 * sum(each) / 4)
+
+
 def test_partial_results_are_exported_too(client: TestClient, experiment: str) -> None:
     assert client.get(f"{HERE}/{experiment}/export", params={"format": "junit"}).status_code == 200
     assert client.get(f"{HERE}/{experiment}/export", params={"format": "vllm-bench"}).json() == []

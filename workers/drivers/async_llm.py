@@ -2,10 +2,10 @@
 
 import asyncio
 import threading
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AbstractContextManager, asynccontextmanager
+from time import monotonic
 from typing import Any, TypeVar
 
 from vllm.engine.arg_utils import AsyncEngineArgs
@@ -18,6 +18,7 @@ from app.spec.experiment import AsyncLlmDriver, DriverSettings
 from app.spec.resolution import ResolvedArm
 from workers.drivers import requests
 from workers.drivers.base import Batch, Rollout
+from workers.drivers.requests import take
 from workers.drivers.tap import Tap
 from workers.engine_config import engine_arguments, resolved_arm
 
@@ -46,10 +47,10 @@ class AsyncLlmEngine:
             self._tap = Tap(vllm_config, engine_index)
             return self._tap
 
-        began = time.monotonic()
+        began = monotonic()
         arguments = AsyncEngineArgs(**engine_arguments(self._settings, self._sleep_mode))
         self._engine = AsyncLLM.from_engine_args(arguments, stat_loggers=[tap])
-        start_s = time.monotonic() - began
+        start_s = monotonic() - began
         return resolved_arm(self._settings, self._engine.vllm_config, start_s=start_s, can_sleep=self._sleep_mode)
 
     def encode(self, texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
@@ -139,7 +140,7 @@ class _Slots:
             try:
                 yield self._freed.popleft()
             finally:
-                self._freed.append(time.monotonic())
+                self._freed.append(monotonic())
 
 
 class _Trial:
@@ -155,7 +156,7 @@ class _Trial:
 
     async def run(self, calls: list[requests.Call]) -> None:
         """One task per call; the first failure cancels the rest."""
-        self.began = time.monotonic()
+        self.began = monotonic()
         if self._slots is not None:
             self._slots.open(self.began)
         lag = asyncio.create_task(self._watch_lag())
@@ -170,7 +171,7 @@ class _Trial:
 
     async def _call(self, call: requests.Call) -> None:
         if call.arrival_s:
-            await asyncio.sleep(self.began + call.arrival_s - time.monotonic())
+            await asyncio.sleep(self.began + call.arrival_s - monotonic())
         if self._slots is None:
             await self._generate(call)
         else:
@@ -178,16 +179,21 @@ class _Trial:
                 await self._generate(call)
 
     async def _generate(self, call: requests.Call) -> None:
-        call.sent = time.monotonic()
-        async for output in self._engine.generate(call.prompt, call.params, call.request_id):
-            now = time.monotonic()
-            requests.take(call, output, now)
-            self.outputs += 1
-            # Nothing in between waits, so this is our CPU time, read at a twentieth of what a thread's clock costs.
-            self.own_s += time.monotonic() - now
+        own_s, outputs = 0.0, 0
+        call.sent = monotonic()
+        try:
+            async for output in self._engine.generate(call.prompt, call.params, call.request_id):
+                now = monotonic()
+                take(call, output, now)
+                outputs += 1
+                # Nothing in between waits, so this is our CPU time, at a tenth of what reading a thread's clock costs.
+                own_s += monotonic() - now
+        finally:
+            self.own_s += own_s
+            self.outputs += outputs
 
     async def _watch_lag(self) -> None:
         while True:
-            due = time.monotonic() + _LAG_PERIOD_S
+            due = monotonic() + _LAG_PERIOD_S
             await asyncio.sleep(_LAG_PERIOD_S)
-            self.lag_s = max(self.lag_s, time.monotonic() - due)
+            self.lag_s = max(self.lag_s, monotonic() - due)

@@ -50,7 +50,8 @@ class Call:
     params: SamplingParams
     arrival_s: float
     samples: list[Sample]
-    kind: RequestOutputKind
+    streams: bool
+    delta: bool  # whether an output holds new tokens only
     arrived: float | None = None  # when it should have started, if that is known only during the trial
     sent: float = 0.0
 
@@ -72,7 +73,8 @@ def make_calls(batch: Batch, settings: LlmDriver | AsyncLlmDriver, kind: Request
             params=_sampling_params(group, batch, settings, kind),
             arrival_s=group[0].arrival_s,
             samples=[Sample(request) for request in group],
-            kind=kind,
+            streams=kind is not RequestOutputKind.FINAL_ONLY,
+            delta=kind is RequestOutputKind.DELTA,
         )
         for group in groups
     ]
@@ -106,11 +108,9 @@ def take(call: Call, output: Any, now: float) -> None:
     for completion in output.outputs:
         sample = call.samples[completion.index]
         ids = completion.token_ids
-        if call.kind is RequestOutputKind.FINAL_ONLY:
-            sample.tokens = ids
-        else:
+        if call.streams:
             stats = output.metrics if sample.child is None else sample.child.stats
-            sample.chunks.append((stats.last_token_ts, ids if call.kind is RequestOutputKind.DELTA else len(ids)))
+            sample.chunks.append((stats.last_token_ts, ids if call.delta else len(ids)))
         if completion.finish_reason is not None:
             sample.tokens = ids
             sample.finish_reason = completion.finish_reason
