@@ -33,13 +33,31 @@ def counts(trial: TrialSummary | None) -> bool:
     return trial is not None and succeeded(trial) and disturbance(trial.conditions) is None
 
 
-def fairness_of(blocks: Blocks, arms: Sequence[str]) -> Fairness:
-    """Whether these arms did the same work, in the blocks that all of them finished."""
+def why_dropped(blocks: Blocks, trial: TrialSummary, baseline: str) -> str | None:
+    """Why a measured trial does not count: what happened to it, or to the trial that it is compared with.
+
+    A baseline's trial counts as long as any candidate's of its block does, or none has run.
+    """
+    if not counts(trial):
+        return _why_not(trial.planned.arm, trial)
+    others = [other for arm, other in blocks[trial.planned.block].items() if arm != trial.planned.arm]
+    if trial.planned.arm != baseline:
+        others = [other for other in others if other.planned.arm == baseline]
+    if not others or any(counts(other) for other in others):
+        return None
+    return "; ".join(_why_not(other.planned.arm, other) for other in others)
+
+
+def fairness_of(blocks: Blocks, arms: Sequence[str], *, natural: bool = False) -> Fairness:
+    """Whether these arms did the same work, in the blocks that all of them finished, disturbed or not.
+
+    `natural`: the model ends the samples, so that their lengths are drawn.
+    """
     works: dict[int, dict[str, TrialWork]] = {
         block: {arm: trial.work for arm, trial in by_arm.items() if trial.work is not None and succeeded(trial)}
         for block, by_arm in blocks.items()
     }
-    return check_fairness(works, arms)
+    return check_fairness(works, arms, natural=natural)
 
 
 @dataclass(frozen=True, slots=True)

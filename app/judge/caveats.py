@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from app.judge.blocks import Blocks, succeeded
 from app.judge.conditions import ResultWarning, WarningCode, condition_warnings
+from app.judge.fairness import Fairness
 from app.judge.taken import contrast, not_taken
 from app.measure.metrics import PERCENTILES, TrialSummary
 from app.measure.records import StartedArm
@@ -77,6 +78,24 @@ def _failed(trials: Sequence[TrialSummary], arms: Sequence[str]) -> Iterator[Res
             error = (failed[0].error or "unknown error")[:MOST_ERRORS]
             detail = f"Its trials of these blocks failed, so the blocks do not count: {blocks} ({error})."
             yield ResultWarning(code=WarningCode.DROPPED_BLOCKS, detail=detail, arm=arm)
+
+
+def work_warnings(fairness: Fairness | None, trials: Sequence[TrialSummary]) -> Iterator[ResultWarning]:
+    """What was not equal and yet confounds nothing. `trials`: those that count."""
+    for difference in () if fairness is None else fairness.tolerated:
+        values = ", ".join(f"{arm} {value}" for arm, value in difference.values.items()) or "sample by sample"
+        detail = f"{difference.what} differ within the tolerance: {values}."
+        yield ResultWarning(code=WarningCode.UNEQUAL_WORK, detail=detail)
+    preemptions: dict[str, float] = {}
+    for trial in trials:
+        arm = trial.planned.arm
+        preemptions[arm] = preemptions.get(arm, 0) + (trial.metrics.get("preemptions") or 0)
+    if len(set(preemptions.values())) > 1:
+        values = ", ".join(f"{arm} {count:g}" for arm, count in preemptions.items())
+        detail = (
+            f"Preemptions differ: {values}. What is preempted is computed again, which is part of what is measured."
+        )
+        yield ResultWarning(code=WarningCode.UNEQUAL_WORK, detail=detail)
 
 
 def _cache(spec: Experiment, trials: Sequence[TrialSummary]) -> Iterator[ResultWarning]:

@@ -15,6 +15,7 @@ from app.measure.records import StartedArm
 from app.spec.experiment import Experiment
 from app.spec.plan import TrialPlan
 from app.spec.resolution import ResolvedExperiment
+from app.spec.workload import NaturalOutput
 from app.stats.estimate import Estimate, NoEstimate, to_percent, to_ratio
 from app.stats.holm import holm
 from app.stats.looks import level_per_look
@@ -120,6 +121,7 @@ def _drafts(
     arms: Sequence[StartedArm],
     noise: NoiseFloor | None,
 ) -> list[_Draft]:
+    natural = isinstance(spec.workload.output, NaturalOutput)
     baseline = next(arm for arm in resolved.arms if arm.name == resolved.baseline)
     confidence = 1 - decision_level(spec)
     drafts: list[_Draft] = []
@@ -127,8 +129,8 @@ def _drafts(
         if candidate.name == baseline.name:
             continue
         pair = Pair.of(blocks, baseline.name, candidate.name)
-        confounds = confounds_of(baseline, candidate, pair, blocks, arms)
-        provisos = provisos_of(baseline, candidate, pair, blocks, arms)
+        confounds = confounds_of(baseline, candidate, pair, blocks, arms, natural=natural)
+        provisos = provisos_of(baseline, candidate, pair, blocks, arms, natural=natural)
         luck = luck_of(spec, resolved, (baseline, candidate), noise)
         drafts += [
             _draft(metric, key, pair, confounds, provisos, luck=luck, confidence=confidence, arms=len(resolved.arms))

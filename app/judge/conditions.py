@@ -39,6 +39,7 @@ class WarningCode(StrEnum):
     THROTTLED = "throttled"
     CONDITIONS_UNSEEN = "conditions_unseen"
     OUTLYING_BLOCK = "outlying_block"
+    UNEQUAL_WORK = "unequal_work"
     CACHED_TOKENS = "cached_tokens"
     CACHED_TOKENS_UNKNOWN = "cached_tokens_unknown"
     MISSING_PERCENTILES = "missing_percentiles"

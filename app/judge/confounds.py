@@ -16,7 +16,13 @@ from app.spec.resolution import ResolvedArm
 
 
 def confounds_of(
-    baseline: ResolvedArm, candidate: ResolvedArm, pair: Pair, blocks: Blocks, arms: Sequence[StartedArm]
+    baseline: ResolvedArm,
+    candidate: ResolvedArm,
+    pair: Pair,
+    blocks: Blocks,
+    arms: Sequence[StartedArm],
+    *,
+    natural: bool = False,
 ) -> tuple[str, ...]:
     """Undeclared settings, unequal work, an unequal host: validity comes before statistics."""
     same = contrast(baseline, candidate, arms).same_twice
@@ -24,7 +30,7 @@ def confounds_of(
         *([] if same is None else [same]),
         *_parity(check_parity((baseline, candidate), arms)),
         *_starts(pair),
-        *_work(work_of_arms(blocks, (baseline, candidate), arms)),
+        *_work(work_of_arms(blocks, (baseline, candidate), arms, natural=natural)),
     ]
     if not (baseline.simulated or candidate.simulated):
         reasons += _host(pair, blocks, same_environment=baseline.environment == candidate.environment)
@@ -32,7 +38,13 @@ def confounds_of(
 
 
 def provisos_of(
-    baseline: ResolvedArm, candidate: ResolvedArm, pair: Pair, blocks: Blocks, arms: Sequence[StartedArm]
+    baseline: ResolvedArm,
+    candidate: ResolvedArm,
+    pair: Pair,
+    blocks: Blocks,
+    arms: Sequence[StartedArm],
+    *,
+    natural: bool = False,
 ) -> tuple[str, ...]:
     """What a verdict must not keep to itself: work and conditions that differed as the arms explain, and what nobody
     saw.
@@ -40,7 +52,7 @@ def provisos_of(
     trials = [trial for both in pair.done.values() for trial in both]
     unseen = unattributed(trials)
     return (
-        *effects(work_of_arms(blocks, (baseline, candidate), arms)),
+        *effects(work_of_arms(blocks, (baseline, candidate), arms, natural=natural)),
         *(f"{one.said}: {one.explained}" for one in unequal_clocks(list(pair.done.values())) if one.explained),
         *([] if unseen is None else [unseen]),
     )

@@ -41,16 +41,18 @@ EFFECTS: dict[str, tuple[Aspect, ...]] = {
 }
 
 
-def work_of_arms(blocks: Blocks, arms: Sequence[ResolvedArm], started: Sequence[StartedArm]) -> Fairness:
+def work_of_arms(
+    blocks: Blocks, arms: Sequence[ResolvedArm], started: Sequence[StartedArm], *, natural: bool = False
+) -> Fairness:
     """Whether the arms did the same work, and from which of their settings it follows where they did not."""
-    fairness = fairness_of(blocks, [arm.name for arm in arms])
+    fairness = fairness_of(blocks, [arm.name for arm in arms], natural=natural)
     if fairness.equal:
         return fairness
     causes: dict[Aspect, list[str | None]] = {}
     for one, other in combinations(arms, 2):
         asked = contrast(one, other, started)
         differing = {*asked.in_force, *asked.unread}
-        for difference in fairness_of(blocks, [one.name, other.name]).differences:
+        for difference in fairness_of(blocks, [one.name, other.name], natural=natural).differences:
             causes.setdefault(difference.what, []).append(_cause(difference.what, fairness, differing))
     return fairness.model_copy(
         update={"differences": tuple(_with_cause(one, causes.get(one.what, [])) for one in fairness.differences)}

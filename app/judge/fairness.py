@@ -1,5 +1,6 @@
 """Did the arms do the same work?"""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
@@ -9,8 +10,14 @@ from pydantic import Field
 
 from app.measure.work import TrialWork, sum_if_known
 from app.spec.frozen import SpecModel
+from app.stats.paired import PairedResult, compare_paired
 
 Aspect = Literal["samples", "prompt_tokens", "output_tokens", "cached_tokens", "finish_reasons", "shape"]
+
+# Half of the default margin: a prompt token costs no more than an output token, so that so much more of either is no
+# more than so much more time.
+TOLERANCE = 0.01
+CHANCE = 0.01  # of calling lengths unequal that were drawn alike
 
 
 class WorkDifference(SpecModel):
@@ -52,10 +59,22 @@ class Fairness(SpecModel):
         examples=[100.0],
     )
     differences: tuple[WorkDifference, ...] = Field(description="What was not equal; empty if all was.")
+    tolerated: tuple[WorkDifference, ...] = Field(
+        (),
+        description="What was not equal either, but is too little to matter, or drawn by chance: cached tokens within "
+        "1 % of the prompt tokens; with natural stops also output tokens, finish reasons and shape.",
+    )
 
 
-def check_fairness(blocks: Mapping[int, Mapping[str, TrialWork]], arms: Sequence[str]) -> Fairness:
-    """Compare the arms' work block by block, over the blocks that all of `arms` finished."""
+def check_fairness(
+    blocks: Mapping[int, Mapping[str, TrialWork]], arms: Sequence[str], *, natural: bool = False
+) -> Fairness:
+    """Compare the arms' work block by block, over the blocks that all of `arms` finished.
+
+    Equal means equal, but for what cannot be: evictions change a few cached tokens, and where the model ends the
+    samples (`natural`), their lengths are drawn. Then output tokens are unequal only if the blocks prove it at a level
+    of 1 %, and by more than 1 %.
+    """
     done = {number: [works[arm] for arm in arms] for number, works in sorted(blocks.items()) if set(arms) <= set(works)}
     by_arm = {arm: [works[index] for works in done.values()] for index, arm in enumerate(arms)}
     cached = {arm: sum_if_known([work.cached_tokens for work in works]) for arm, works in by_arm.items()}
@@ -71,13 +90,15 @@ def check_fairness(blocks: Mapping[int, Mapping[str, TrialWork]], arms: Sequence
         ("finish_reasons", lambda work: work.finish_reasons, reasons),
         ("shape", lambda work: work.shape_sha256, {}),
     )
-    differences = _without_echo(
+    found = _without_echo(
         [
             WorkDifference(what=what, values={arm: _text(totals.get(arm)) for arm in totals}, blocks=where)
             for what, value, totals in looked_at
             if (where := tuple(number for number, works in done.items() if _unequal([value(work) for work in works])))
         ]
     )
+    tolerated = tuple(one for one in found if _tolerates(one.what, list(by_arm.values()), natural))
+    differences = tuple(one for one in found if one not in tolerated)
     return Fairness(
         equal=not differences,
         blocks=len(done),
@@ -87,7 +108,39 @@ def check_fairness(blocks: Mapping[int, Mapping[str, TrialWork]], arms: Sequence
         finish_reasons=reasons,
         identical_outputs_pct=_identical_outputs_pct(list(done.values())),
         differences=differences,
+        tolerated=tolerated,
     )
+
+
+def _tolerates(what: Aspect, arms: Sequence[Sequence[TrialWork]], natural: bool) -> bool:
+    """Whether what differs may; `arms` holds each arm's work, block by block."""
+    if what == "cached_tokens":  # block by block: a cache that stays warm favours whichever arm runs second
+        return not any(
+            _spread([work.cached_tokens or 0 for work in works]) > TOLERANCE * min(work.prompt_tokens for work in works)
+            for works in zip(*arms, strict=True)
+        )
+    if not natural or what in {"samples", "prompt_tokens"}:
+        return False
+    if what == "finish_reasons":  # whether a sample ends by itself or at its limit is drawn; how else it ends is not
+        return not _unequal([_total([_without_drawn(work) for work in works]) for works in arms])
+    return not any(_proven(arms[0], works) for works in arms[1:])
+
+
+def _spread(counts: Sequence[int]) -> int:
+    return max(counts) - min(counts)
+
+
+def _without_drawn(work: TrialWork) -> dict[str, int]:
+    return {reason: count for reason, count in work.finish_reasons.items() if reason not in {"stop", "length"}}
+
+
+def _proven(ours: Sequence[TrialWork], theirs: Sequence[TrialWork]) -> bool:
+    """Whether one side generates more tokens than the other, by more than the tolerance and beyond chance."""
+    tokens = [(max(one.output_tokens, 1), max(other.output_tokens, 1)) for one, other in zip(ours, theirs, strict=True)]
+    result = compare_paired(*zip(*tokens, strict=True), confidence=1 - CHANCE)
+    if not isinstance(result, PairedResult):
+        return False
+    return result.log_ratio.excludes(0) and abs(result.log_ratio.value) > math.log1p(TOLERANCE)
 
 
 def _unequal(values: Sequence[object]) -> bool:

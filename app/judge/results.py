@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 from pydantic import Field, create_model
 
 from app.format import percent
-from app.judge.blocks import Blocks, blocks_of, succeeded
-from app.judge.caveats import asked_and_got, result_warnings
+from app.judge.blocks import blocks_of, why_dropped
+from app.judge.caveats import asked_and_got, result_warnings, work_warnings
 from app.judge.comparison import Comparison, Method, Verdict, compare
 from app.judge.conditions import ResultWarning, WarningCode
 from app.judge.continuation import Continuation, continuation_warnings
@@ -29,6 +29,7 @@ from app.spec.frozen import SpecModel
 from app.spec.lifecycle import Failure, Status
 from app.spec.plan import Phase, TrialPlan
 from app.spec.resolution import ResolvedArm, ResolvedExperiment
+from app.spec.workload import NaturalOutput
 from app.stats.sample import mean, sample_std
 
 __all__ = ["ArmResult", "Distribution", "NoiseFloor", "Results", "Scalar", "TrialReport", "TrialSummary"]
@@ -40,7 +41,7 @@ class Scalar(SpecModel):
     mean: float | None = Field(description="Mean over the trials; null where no trial has a value.", examples=[5765.4])
     std: float | None = Field(description="Standard deviation over the trials (n - 1).", examples=[6.1])
     per_trial: tuple[float | None, ...] = Field(
-        description="Value of every measured trial that succeeded, in order.", examples=[[5761.0, 5769.7]]
+        description="Value of every measured trial that counts, in order.", examples=[[5761.0, 5769.7]]
     )
     missing: str | None = Field(None, description="Why a value is null.", examples=["no GPU telemetry"])
 
@@ -63,7 +64,7 @@ class ArmReport(SpecModel):
     name: str = Field(description="The arm.", examples=["sync"])
     profile: str = Field(description="Profile and version.", examples=["vllm-sync@1"])
     simulated: bool = Field(description="Whether no engine ran.")
-    trials: int = Field(description="Measured trials that succeeded.", examples=[6])
+    trials: int = Field(description="Measured trials that count.", examples=[6])
     not_taken: tuple[NotTaken, ...] = Field((), description="What the arm asks for and its engine did not take.")
     not_read_back: tuple[str, ...] = Field(
         (),
@@ -108,6 +109,12 @@ class TrialReport(SpecModel):
     started_at: datetime = Field(description="When it began, UTC.", examples=["2026-01-31T12:00:00Z"])
     wall_s: float = Field(description="How long it took altogether, s.", examples=[2.91])
     error: str | None = Field(None, description="Why it failed.")
+    dropped: str | None = Field(
+        None,
+        description="Why a measured trial does not count: it failed, was disturbed, or what it is compared with was. "
+        "Null where it counts.",
+        examples=["async was disturbed: other processes took 48 % of the CPUs"],
+    )
     metrics: dict[str, float | None] = Field(
         description="Value by metric key; `ttft_ms.p50` for a statistic.", examples=[{"output_throughput": 5761.0}]
     )
@@ -188,9 +195,14 @@ def build_results(
     """Everything there is to say, from whatever there is: works at every moment of an experiment's life."""
     blocks = blocks_of(trials)
     done = sum(all(name in by_arm for name in plan.arms) for by_arm in blocks.values())
+    measured = [trial for by_arm in blocks.values() for trial in by_arm.values()]
+    dropped = {id(trial): why_dropped(blocks, trial, resolved.baseline) for trial in measured}
+    counted = [trial for trial in measured if dropped[id(trial)] is None]
+    natural = isinstance(spec.workload.output, NaturalOutput)
+    several = len(resolved.arms) > 1
+    fairness = work_of_arms(blocks, resolved.arms, arms, natural=natural) if several and done else None
     withheld = _why_withheld(status)
     comparisons = compare(spec, resolved, trials, arms, withheld=withheld, noise=noise)
-    several = len(resolved.arms) > 1
     return Results(
         experiment_id=experiment_id,
         status=status,
@@ -206,16 +218,17 @@ def build_results(
             failure=failure,
             withheld=withheld,
         ),
-        arms=tuple(_arm_result(arm, blocks, arms) for arm in resolved.arms),
-        trials=tuple(_trial_report(trial) for trial in trials),
+        arms=tuple(_arm_result(arm, counted, arms) for arm in resolved.arms),
+        trials=tuple(_trial_report(trial, dropped.get(id(trial))) for trial in trials),
         comparisons=comparisons,
         parity=check_parity(resolved.arms, arms) if several and len(arms) > 1 else None,
-        fairness=work_of_arms(blocks, resolved.arms, arms) if several and done else None,
+        fairness=fairness,
         explanation=None,
         noise=noise,
         warnings=(
             *result_warnings(spec, resolved, plan, status, blocks),
             *asked_and_got(resolved, arms),
+            *work_warnings(fairness, counted),
             *outlier_warnings(comparisons),
             *_noise_warnings(comparisons, noise),
             *continuation_warnings(continuation),
@@ -258,10 +271,9 @@ def _noise_warnings(comparisons: Sequence[Comparison], noise: NoiseFloor | None)
             )
 
 
-def _arm_result(arm: ResolvedArm, blocks: Blocks, arms: Sequence[StartedArm]) -> ArmResult:
+def _arm_result(arm: ResolvedArm, trials: Sequence[TrialSummary], arms: Sequence[StartedArm]) -> ArmResult:
     started = next((one for one in arms if one.arm == arm.name), None)
-    own = [by_arm[arm.name] for by_arm in blocks.values() if arm.name in by_arm]
-    counted = sorted((trial for trial in own if succeeded(trial)), key=lambda trial: trial.planned.slot)
+    counted = sorted((one for one in trials if one.planned.arm == arm.name), key=lambda trial: trial.planned.slot)
     return ArmResult(
         name=arm.name,
         profile=arm.profile,
@@ -280,7 +292,7 @@ def _aggregate(metric: Metric, trials: Sequence[TrialSummary]) -> Scalar | Distr
         for key in metric.value_keys
         if trial.metrics.get(key) is None
     ]
-    missing = "; ".join(dict.fromkeys(reasons)) or None if trials else "no trial has succeeded"
+    missing = "; ".join(dict.fromkeys(reasons)) or None if trials else "no trial counts"
     if metric.kind is Kind.DISTRIBUTION:
         means = {name: mean(_known(trials, f"{metric.key}.{name}")) for name in STATISTICS}
         return Distribution(**means, missing=missing)
@@ -297,13 +309,14 @@ def _known(trials: Sequence[TrialSummary], key: str) -> list[float]:
     return [value for trial in trials if (value := trial.metrics.get(key)) is not None]
 
 
-def _trial_report(trial: TrialSummary) -> TrialReport:
+def _trial_report(trial: TrialSummary, dropped: str | None) -> TrialReport:
     return TrialReport(
         **trial.planned.model_dump(),
         state=trial.state,
         started_at=datetime.fromtimestamp(trial.started_at, UTC),
         wall_s=trial.wall_s,
         error=trial.error,
+        dropped=dropped,
         metrics=trial.metrics,
         missing=trial.missing,
         neighbours=tuple(neighbours_said(trial)),

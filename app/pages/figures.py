@@ -76,7 +76,11 @@ def latency_figure(db: Database, subject: Subject, choice: Choice) -> Figure:
 
 
 def _curve(db: Database, subject: Subject, arm: str, metric: str) -> Curve | None:
-    digests = [digest_of(db, subject.item, trial.slot) for trial in _measured(subject) if trial.arm == arm]
+    digests = [
+        digest_of(db, subject.item, trial.slot)
+        for trial in _measured(subject)
+        if trial.arm == arm and trial.dropped is None
+    ]
     parts = [digest.latencies[metric] for digest in digests if digest is not None and metric in digest.latencies]
     if not parts:
         return None

@@ -27,7 +27,7 @@ _MEAN_AND_MORE = ("mean", "median", "std", *(name for name in PERCENTILES if nam
 
 
 def write(results: Object, resolved: ResolvedExperiment, name: str, requests: Mapping[int, Object]) -> list[Object]:
-    """One object per measured trial, with their keys, computed as they do.
+    """One object per measured trial that counts, with their keys, computed as they do.
 
     `requests`: what `figures` finds in a trial's request records, by slot; null where they are no longer kept. Unlike
     there, a value that is unknown is null, and a percentile of too few samples is one.
@@ -36,7 +36,7 @@ def write(results: Object, resolved: ResolvedExperiment, name: str, requests: Ma
     return [
         _trial(trial, settings[trial["arm"]], name) | requests.get(trial["slot"], _NOTHING)
         for trial in results["trials"]
-        if trial["phase"] == "measured" and trial["state"] == "succeeded"
+        if trial["phase"] == "measured" and trial["state"] == "succeeded" and trial.get("dropped") is None
     ]
 
 

@@ -3,6 +3,7 @@
 import hashlib
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -141,3 +142,51 @@ def test_without_a_block_nothing_is_unequal_and_no_share_is_claimed() -> None:
 def test_another_number_of_samples_has_no_outputs_to_match() -> None:
     fairness = compared(some_work(), some_work(samples=3, output_hashes=bytes(range(24))))
     assert fairness.identical_outputs_pct == 0.0
+
+
+def test_a_few_cached_tokens_more_are_tolerated_and_told() -> None:
+    fairness = check_fairness(
+        {0: {"sync": some_work(prompt_tokens=1000), "async": some_work(prompt_tokens=1000, cached_tokens=10)}}, ARMS
+    )
+    assert fairness.equal
+    assert [one.what for one in fairness.tolerated] == ["cached_tokens"]
+    more = {0: {"sync": some_work(prompt_tokens=1000), "async": some_work(prompt_tokens=1000, cached_tokens=11)}}
+    assert not check_fairness(more, ARMS).equal
+
+
+def drawn(rng: np.random.Generator, blocks: int = 6, longer: float = 1.0) -> dict[int, dict[str, TrialWork]]:
+    """Blocks of 32 samples each that end by themselves, the second arm's `longer` on average."""
+    return {
+        block: {
+            arm: some_work(
+                output_tokens=int(np.sum(scale * rng.lognormal(6, 0.8, 32))),
+                finish_reasons={"stop": (cut := int(rng.integers(20, 32))), "length": 32 - cut},
+                shape_sha256=f"{block}{arm}",
+            )
+            for arm, scale in (("sync", 1.0), ("async", longer))
+        }
+        for block in range(blocks)
+    }
+
+
+def test_lengths_that_are_drawn_are_called_unequal_in_1_percent() -> None:
+    rng = np.random.default_rng(3)
+    unequal = [not check_fairness(drawn(rng), ARMS, natural=True).equal for _ in range(1000)]
+    assert sum(unequal) <= 20  # three standard errors above 10
+
+
+def test_lengths_that_an_arm_makes_longer_are_unequal() -> None:
+    rng = np.random.default_rng(4)
+    unequal = [not check_fairness(drawn(rng, longer=2.0), ARMS, natural=True).equal for _ in range(100)]
+    assert sum(unequal) > 90
+
+
+def test_forced_lengths_are_held_to_the_token() -> None:
+    rng = np.random.default_rng(5)
+    assert not check_fairness(drawn(rng), ARMS).equal
+
+
+def test_natural_stops_excuse_neither_other_prompts_nor_samples_that_were_aborted() -> None:
+    for change in ({"prompt_tokens": 33}, {"samples": 3}, {"finish_reasons": {"abort": 1, "stop": 3}}):
+        blocks = {block: {"sync": some_work(), "async": some_work(**change)} for block in range(3)}
+        assert not check_fairness(blocks, ARMS, natural=True).equal

@@ -186,7 +186,7 @@ def test_failed_trials_are_listed_but_not_averaged() -> None:
 
 def test_an_arm_that_has_not_run_says_so() -> None:
     throughput = results_of([], status=Status.RUNNING).arms[0].metric("output_throughput")
-    assert (throughput.mean, throughput.missing) == (None, "no trial has succeeded")
+    assert (throughput.mean, throughput.missing) == (None, "no trial counts")
 
 
 # --- every moment of an experiment's life --------------------------------------------------------------------------
@@ -411,3 +411,86 @@ def test_a_trial_tells_who_else_was_on_its_gpu_and_what_held_it_back() -> None:
     assert beside.neighbours == ("another process, python3 (pid 4711, 2.0 GiB) held memory of GPU 0",)
     assert beside.held_back_pct == {"power": 85.0, "heat": 0.0}
     assert (before.neighbours, before.held_back_pct) == ((), {})
+
+
+def disturbed_run(blocks: int = 6) -> list[TrialSummary]:
+    """Equal arms, but for the last block: there others took half of the CPUs during the trial of `async`."""
+    trials = [
+        a_trial(arm, block, position, 100.0 + block % 3 / 10)
+        for block in range(blocks)
+        for position, arm in enumerate(("sync", "async") if block % 2 == 0 else ("async", "sync"))
+    ]
+    return [
+        dataclasses.replace(
+            trial,
+            metrics=trial.metrics | {"output_throughput": 60.0},
+            conditions=Conditions(other_cpu_pct=50.0),
+        )
+        if (trial.planned.block, trial.planned.arm) == (blocks - 1, "async")
+        else trial
+        for trial in trials
+    ]
+
+
+def test_a_disturbed_trial_counts_nowhere_and_takes_its_partner_along() -> None:
+    results = results_of(disturbed_run())
+    comparison = results.comparisons[0]
+    assert comparison.verdict is Verdict.SAME
+    assert [arm.trials for arm in results.arms] == [5, 5]
+    for side, arm in zip(("baseline", "candidate"), results.arms, strict=True):
+        throughput = arm.metric("output_throughput")
+        assert isinstance(throughput, Scalar)
+        assert throughput.per_trial == tuple(getattr(block, side) for block in comparison.blocks)
+
+
+def test_a_disturbed_trial_stays_visible_with_the_reason() -> None:
+    results = results_of(disturbed_run())
+    dropped = {(trial.block, trial.arm): trial.dropped for trial in results.trials if trial.dropped is not None}
+    assert set(dropped) == {(5, "sync"), (5, "async")}
+    assert all("async was disturbed: other processes took 50 % of the CPUs" in (why or "") for why in dropped.values())
+
+
+def test_a_baseline_counts_where_any_candidate_does() -> None:
+    trials = [
+        a_trial(arm, block, place, slot=3 * block + place, failed=(block, arm) == (0, "b"))
+        for block in range(2)
+        for place, arm in enumerate("abc")
+    ]
+    results = results_of(trials, a_spec(arms=THREE), arms=[])
+    assert [arm.trials for arm in results.arms] == [2, 1, 2]
+
+
+def test_a_dropped_block_still_confounds_by_its_work() -> None:
+    trials = [
+        dataclasses.replace(trial, work=some_work(prompt_tokens=64))
+        if trial.conditions is not None and trial.conditions.other_cpu_pct
+        else trial
+        for trial in disturbed_run()
+    ]
+    assert results_of(trials).verdicts == (Verdict.CONFOUNDED,)
+
+
+def test_unequal_preemptions_and_tolerated_differences_are_said() -> None:
+    trials = [
+        dataclasses.replace(
+            trial,
+            metrics=trial.metrics | {"preemptions": 3.0 if trial.planned.arm == "async" else 0.0},
+            work=some_work(prompt_tokens=4000, cached_tokens=20 if trial.planned.arm == "async" else 0),
+        )
+        for trial in run_of(a_spec(), blocks=6)
+    ]
+    results = results_of(trials)
+    said = [warning.detail for warning in results.warnings if warning.code is WarningCode.UNEQUAL_WORK]
+    assert said[0] == "cached_tokens differ within the tolerance: sync 0, async 120."
+    assert said[1].startswith("Preemptions differ: sync 0, async 18.")
+    assert results.fairness is not None
+    assert results.fairness.equal
+    assert Verdict.CONFOUNDED not in results.verdicts
+
+
+def test_results_of_before_trials_said_why_they_do_not_count_still_load() -> None:
+    document = results_of(disturbed_run()).model_dump(mode="json")
+    for trial in document["trials"]:
+        del trial["dropped"]
+    del document["fairness"]["tolerated"]
+    assert Results.model_validate(document).trials[0].dropped is None

@@ -103,3 +103,12 @@ def test_failed_trials_are_left_out() -> None:
     document = a_document()
     document["trials"][1] |= {"state": "failed", "metrics": {}}
     assert len(vllm_bench.write(document, RESOLVED, SPEC.name, {})) == 11
+
+
+def test_trials_that_do_not_count_are_left_out_and_documents_that_do_not_say_are_read() -> None:
+    document = a_document()
+    document["trials"][1] |= {"dropped": "sync was disturbed: other processes took 48 % of the CPUs"}
+    assert len(vllm_bench.write(document, RESOLVED, SPEC.name, {})) == 11
+    for trial in document["trials"]:
+        del trial["dropped"]
+    assert len(vllm_bench.write(document, RESOLVED, SPEC.name, {})) == 12
