@@ -60,7 +60,7 @@ class RecordRow(_Row):
     cached_tokens: int | None = Field(description="Tokens of the prompt that were cached.", examples=[0])
     finish_reason: str | None = Field(description="Why it ended.", examples=["length"])
     output_sha256: str = Field(description="Hash of the generated token ids.", examples=["9f86d081884c7d65…"])
-    arrived_s: float = Field(description="When the request should start.", examples=[0.0])
+    arrived_s: float = Field(description="When the request should start; latencies count from here.", examples=[0.0])
     sent_s: float = Field(description="When it was handed to the engine.", examples=[0.001])
     queued_s: float | None = Field(description="When the engine core queued it.", examples=[0.002])
     scheduled_s: float | None = Field(description="When it was first scheduled.", examples=[0.004])

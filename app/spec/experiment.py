@@ -233,13 +233,13 @@ class ServiceLevels(SpecModel):
     """Limits a sample must meet to count towards `request_goodput`."""
 
     ttft_ms: Real | None = Field(
-        None, gt=0, le=1000 * LONGEST_S, description="Time to first token, ms.", examples=[500]
+        None, gt=0, le=1000 * LONGEST_S, description="Time to first token, ms from `arrived`.", examples=[500]
     )
     tpot_ms: Real | None = Field(
         None, gt=0, le=1000 * LONGEST_S, description="Time per output token, ms.", examples=[50]
     )
     e2el_ms: Real | None = Field(
-        None, gt=0, le=1000 * LONGEST_S, description="End-to-end latency, ms.", examples=[30000]
+        None, gt=0, le=1000 * LONGEST_S, description="End-to-end latency, ms from `arrived`.", examples=[30000]
     )
 
 
