@@ -57,15 +57,15 @@ def main() -> None:
     sys.stdout.buffer.flush()
     with Client(options.url) as client:
         while True:
-            if wants(options.during, _progress(client)):
+            if wants(options.during, progress_now(client)):
                 work = work or _worker(options.work)
                 work()
             else:
                 time.sleep(_POLL_S)
 
 
-def _progress(client: Client) -> Mapping[str, Any] | None:
-    """Of the experiment that runs."""
+def progress_now(client: Client) -> Mapping[str, Any] | None:
+    """Of the experiment that runs; None where none does."""
     with suppress(Unreachable):
         running = next(iter(client.experiments(1, status=[Status.RUNNING])), None)
         return None if running is None else running["progress"]

@@ -17,11 +17,11 @@ from app.store import experiments
 from benchmarks.gpu.budget import Deadline
 from benchmarks.gpu.digest import digest
 from benchmarks.gpu.ledger import Ledger
-from benchmarks.gpu.neighbour import beside
-from benchmarks.gpu.parts import Expected, Neighbour, Part
+from benchmarks.gpu.neighbour import beside, progress_now
+from benchmarks.gpu.parts import Expected, Neighbour, Part, wants
 from benchmarks.gpu.runner import Runner
 from benchmarks.gpu.service import Lab
-from tests.api.work import work_off
+from tests.api.work import claim, run_steps, work_off
 from tests.live import eventually
 
 PART = Part(
@@ -89,6 +89,16 @@ def test_a_neighbour_that_is_there_from_the_start_works_before_anything_else_and
         used_s = process.cpu_times().user
         eventually(lambda: process.cpu_times().user > used_s)
     assert not process.is_running()
+
+
+def test_a_neighbour_follows_the_arms_by_what_the_service_says(lab: Lab) -> None:
+    assert progress_now(lab.client) is None
+    lab.client.submit(SPEC, idempotency_key="one")
+    followed = []
+    for summary in run_steps(lab.db, claim(lab.db)):
+        told = [arm for arm in ("sync", "async") if wants(arm, progress_now(lab.client))]
+        followed.append(told == [summary.planned.arm])
+    assert followed == [True] * 10
 
 
 def test_a_neighbour_that_cannot_start_is_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
