@@ -116,7 +116,8 @@ def _tolerates(what: Aspect, arms: Sequence[Sequence[TrialWork]], natural: bool)
     """Whether what differs may; `arms` holds each arm's work, block by block."""
     if what == "cached_tokens":  # block by block: a cache that stays warm favours whichever arm runs second
         return not any(
-            _spread([work.cached_tokens or 0 for work in works]) > TOLERANCE * min(work.prompt_tokens for work in works)
+            _spread([cached for work in works if (cached := work.cached_tokens) is not None])
+            > TOLERANCE * min(work.prompt_tokens for work in works)
             for works in zip(*arms, strict=True)
         )
     if not natural or what in {"samples", "prompt_tokens"}:
@@ -127,7 +128,7 @@ def _tolerates(what: Aspect, arms: Sequence[Sequence[TrialWork]], natural: bool)
 
 
 def _spread(counts: Sequence[int]) -> int:
-    return max(counts) - min(counts)
+    return max(counts, default=0) - min(counts, default=0)
 
 
 def _without_drawn(work: TrialWork) -> dict[str, int]:
