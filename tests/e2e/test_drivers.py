@@ -1,0 +1,136 @@
+"""Drivers on real engines, in this process: what their records say is what the engine did."""
+
+import os
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from app.spec.experiment import Api, Experiment, OutputKind
+from app.spec.plan import PlannedTrial
+from app.spec.resolution import resolve
+from tests.builders import planned
+from workers.drivers import make_driver
+from workers.drivers.base import Driver, Rollout
+from workers.workload import Workload
+
+# What torch and vLLM warn of while they load is theirs.
+pytestmark = [pytest.mark.timeout(400), pytest.mark.filterwarnings("ignore")]
+
+PROFILES = {Api.LLM: "vllm-sync", Api.ASYNC_LLM: "vllm-async"}
+PROMPT, SAMPLES, TOKENS, BLOCK = 400, 4, 24, 128
+CACHED = 3 * BLOCK  # whole blocks of a prompt that a sample finds if another of it came before
+
+
+def a_spec(api: Api, driver: dict[str, Any] | None = None, **workload: Any) -> Experiment:
+    """Two prompts of four samples; each prompt is longer than three blocks of the prefix cache."""
+    return Experiment.model_validate(
+        {
+            "model": {"preset": "tiny-qwen2"},
+            "engine": {"max_num_seqs": 16, "max_num_batched_tokens": 2048, "max_model_len": 512},
+            "workload": {
+                "prompts": {"source": "synthetic", "count": 2, "tokens": {"distribution": "fixed", "value": PROMPT}},
+                "samples_per_prompt": SAMPLES,
+                "output": {"stop": "length", "tokens": {"distribution": "fixed", "value": TOKENS}},
+            }
+            | workload,
+            "arms": [{"name": "arm", "profile": PROFILES[api], "driver": driver or {}}],
+        }
+    )
+
+
+class Running:
+    """A driver with its engine."""
+
+    def __init__(self, api: Api) -> None:
+        (arm,) = resolve(a_spec(api)).arms
+        self.api = api
+        self._driver: Driver = make_driver(arm, sleep_mode=False, seed=0)
+        self._vocab_size = self._driver.start().vocab_size
+
+    def workload(self, spec: Experiment) -> Workload:
+        """The requests of a spec."""
+        return Workload(spec, resolve(spec), self._vocab_size, self._driver.encode)
+
+    def trial(self, spec: Experiment, trial: PlannedTrial, *, settles: bool = False, resets: bool = True) -> Rollout:
+        """A trial, or the pass that settles the engine for it."""
+        workload = self.workload(spec)
+        if resets:
+            assert self._driver.reset_prefix_cache()
+        batch = workload.settling(trial) if settles else workload.batch(trial)
+        (arm,) = resolve(spec).arms
+        return self._driver.rollout(batch, arm.driver, nullcontext())
+
+    def stop(self) -> None:
+        """End the engine."""
+        self._driver.stop()
+
+
+@pytest.fixture(scope="module", params=PROFILES)
+def running(request: pytest.FixtureRequest) -> Iterator[Running]:
+    os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    engine = Running(request.param)
+    yield engine
+    engine.stop()
+
+
+@pytest.mark.parametrize("samples", ["n_parameter", "separate_requests"])
+def test_every_sample_has_its_own_cached_tokens(running: Running, samples: str) -> None:
+    records = running.trial(a_spec(running.api, {"samples": samples}), planned(block=0)).records
+    assert sum(record.cached_tokens or 0 for record in records) == 2 * (SAMPLES - 1) * CACHED
+    for prompt in range(2):
+        found = [record.cached_tokens for record in records if record.prompt_index == prompt]
+        assert sorted(found, key=str) == [0, *[CACHED] * (SAMPLES - 1)]
+    assert {record.prompt_tokens for record in records} == {PROMPT}
+
+
+@pytest.mark.parametrize("kind", [OutputKind.DELTA, OutputKind.CUMULATIVE])
+def test_samples_of_one_request_stream_their_own_gaps_and_moments(running: Running, kind: OutputKind) -> None:
+    if running.api is Api.LLM:
+        pytest.skip("LLM does not stream")
+    spec = a_spec(running.api, {"samples": "n_parameter", "output_kind": kind})
+    records = running.trial(spec, planned(block=1)).records
+    plain = running.trial(a_spec(running.api), planned(block=1)).records
+    assert [r.output_sha256 for r in records] == [r.output_sha256 for r in plain]
+    assert {len(record.itl_ms or ()) for record in records} == {TOKENS - 1}
+    for record in records:
+        assert record.first_token_s is not None
+        assert record.last_token_s is not None
+        span_ms = 1000.0 * (record.last_token_s - record.first_token_s)
+        assert sum(record.itl_ms or ()) == pytest.approx(span_ms)
+        assert record.last_token_s <= record.delivered_s
+    # The first samples are done a step or more before the last, and are delivered then.
+    assert len({record.delivered_s for record in records}) > 1
+
+
+def test_a_trial_finds_nothing_of_the_settling_pass_in_the_cache(running: Running) -> None:
+    one_each = a_spec(running.api, samples_per_prompt=1)
+    running.trial(one_each, planned(block=2), settles=True)
+    records = running.trial(one_each, planned(block=2), resets=False).records
+    assert [record.cached_tokens for record in records] == [0, 0]
+    again = running.trial(one_each, planned(block=2), resets=False).records
+    assert [record.cached_tokens for record in again] == [CACHED, CACHED]
+
+
+def test_given_prompts_are_not_settled_with_either(running: Running) -> None:
+    given = {"source": "inline", "prompts": [[1000 + n for n in range(PROMPT)], [3000 + n for n in range(PROMPT)]]}
+    spec = a_spec(running.api, prompts=given, samples_per_prompt=1)
+    running.trial(spec, planned(block=3), settles=True)
+    records = running.trial(spec, planned(block=3), resets=False).records
+    assert [record.cached_tokens for record in records] == [0, 0]
+
+
+def test_a_request_that_waits_for_a_slot_should_start_when_the_slot_is_free(running: Running) -> None:
+    if running.api is Api.LLM:
+        pytest.skip("LLM takes the whole batch at once")
+    limit = 3
+    spec = a_spec(running.api, arrival={"pattern": "concurrency", "limit": limit})
+    records = sorted(running.trial(spec, planned(block=4)).records, key=lambda record: record.arrived_s)
+    assert [record.arrived_s for record in records[:limit]] == [0.0] * limit
+    left = sorted(record.delivered_s for record in records)
+    for record, freed_s in zip(records[limit:], left, strict=False):
+        assert freed_s <= record.arrived_s <= record.sent_s
+        assert record.arrived_s - freed_s < 0.05
+    # Few outputs, and yet what handling them cost is known.
+    assert running.trial(spec, planned(block=4)).harness.cpu_s > 0
