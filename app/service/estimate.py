@@ -1,5 +1,6 @@
 """What an experiment will cost, from what earlier ones did cost: never a guess."""
 
+import math
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -14,7 +15,7 @@ from app.spec.plan import TrialPlan
 from app.spec.resolution import ResolvedArm, ResolvedExperiment, resolve
 from app.stats.estimate import to_percent
 from app.stats.paired import choose_analysis
-from app.stats.power import detectable_effect
+from app.stats.power import detectable_by, detectable_effect
 from app.store import experiments, trials
 from app.store.database import Database
 from app.store.experiments import ExperimentRow
@@ -102,13 +103,18 @@ def cost_of(db: Database, spec: Experiment, resolved: ResolvedExperiment, plan: 
 def detectable_pct(noise_pct: float, spec: Experiment, plan: TrialPlan) -> float | None:
     """The smallest change, percent, that the plan finds with 80 % probability; None for fewer than two blocks or arms.
 
-    `noise_pct`: standard deviation of one block's log ratio, in hundredths.
+    `noise_pct`: standard deviation of one block's log ratio, in hundredths. Several starts are counted as if they gave
+    the same: what their spread adds shows only afterwards.
     """
     baseline, *candidates = plan.arms
     if not candidates or spec.plan.blocks < 2:
         return None
     analysis = choose_analysis(plan.orders(baseline, candidates[0]), len(plan.arms))
-    effect = detectable_effect(noise_pct / 100.0, spec.plan.blocks, analysis, alpha=decision_level(spec))
+    blocks, alpha = spec.plan.blocks, decision_level(spec)
+    effect = detectable_effect(noise_pct / 100.0, blocks, analysis, alpha=alpha)
+    shared = any({baseline, candidates[0]} <= set(group) for group in plan.engines)
+    if 1 < plan.starts < blocks and not shared:
+        effect = max(effect, detectable_by(noise_pct / 100.0 / math.sqrt(blocks), plan.starts - 1, alpha=alpha))
     return round(to_percent(effect), 3)
 
 

@@ -52,3 +52,13 @@ def test_the_dry_run_and_the_comparison_agree(blocks: int, arms: int) -> None:
     found = next(one for one in compare(spec, resolve(spec), trials, ()) if one.metric == "output_throughput")
     assert found.sd_pct is not None
     assert detectable_pct(found.sd_pct, spec, plan) == pytest.approx(found.detectable_effect_pct, abs=1e-3)
+
+
+def test_few_starts_find_less_than_their_blocks_would() -> None:
+    found = [
+        detectable_pct(1.0, spec, plan_trials(spec, resolve(spec)))
+        for spec in (a_spec(plan={"blocks": 12, "starts": starts}) for starts in (1, 4, 2))
+    ]
+    assert None not in found
+    assert found == sorted(found, key=lambda effect: effect or 0.0)
+    assert len(set(found)) == 3
