@@ -143,6 +143,20 @@ def test_an_arm_against_itself_leaves_its_noise_for_later_results(ran: Ran) -> N
     assert later.results["noise"]["noise_pct"] == pytest.approx(first.results["comparisons"][0]["sd_pct"])
 
 
+def test_an_arm_against_itself_on_several_starts_leaves_their_spread_for_later_results(ran: Ran, db: Database) -> None:
+    arms = [{"name": "sync", "profile": "simulated", "driver": {"noise_pct": 1.0}}]
+    first = ran(quick(arms=arms, calibrate=True, plan={"blocks": 6, "starts": 3}))
+    stored = trials.trials_of(db, first.item.id, 1)
+    assert {trial.planned.block: trial.planned.start for trial in stored if trial.planned.phase == "measured"} == {
+        0: 0, 1: 0, 2: 1, 3: 1, 4: 2, 5: 2
+    }  # fmt: skip
+    later = ran(quick(arms=[*arms, {"name": "async", "profile": "simulated", "driver": {"noise_pct": 2.0}}]))
+    assert later.results is not None
+    assert later.results["noise"]["starts"] == 3
+    assert later.results["noise"]["spreads"]["output_throughput"]["blocks"] == pytest.approx(2)
+    assert later.results["noise"]["floor_pct"] > 0
+
+
 def test_an_arm_that_fails_twice_in_a_row_ends_the_experiment(ran: Ran) -> None:
     failing = {"failing_slots": list(range(8))}
     arms = [{"name": name, "profile": "simulated", "driver": failing} for name in ("sync", "async")]
