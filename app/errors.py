@@ -25,6 +25,7 @@ RolloutLabError
     ├── EngineStalled
     ├── TimedOut
     ├── NoResources
+    ├── NotPermitted
     ├── InvalidWorkload
     ├── RayLost
     ├── ParityRefused
@@ -219,6 +220,7 @@ class FailureCode(StrEnum):
     NO_RESOURCES = "no_resources"
     RAY_LOST = "ray_lost"
     INVALID_WORKLOAD = "invalid_workload"
+    NOT_PERMITTED = "not_permitted"
     PARITY_REFUSED = "parity_refused"
     ALL_BLOCKS_DROPPED = "all_blocks_dropped"
     WORKER_LOST = "worker_lost"
@@ -272,6 +274,12 @@ class NoResources(ExperimentFailure):
     """The cluster has not the GPUs or CPUs the experiment needs."""
 
     code = FailureCode.NO_RESOURCES
+
+
+class NotPermitted(ExperimentFailure):
+    """The worker's operator does not let specs name what this one names."""
+
+    code = FailureCode.NOT_PERMITTED
 
 
 class InvalidWorkload(ExperimentFailure):

@@ -1,5 +1,6 @@
 """`rollout-lab serve` as a process of its own: started, waited for, and ended with all it has started."""
 
+import json
 import os
 import signal
 import socket
@@ -36,7 +37,11 @@ def environment_of(settings: Settings) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if key not in variables}
     # The token is for the command line; a service has no use for it.
     given = settings.model_dump(mode="json", exclude_unset=True, exclude_none=True, exclude={"token"})
-    return kept | {key: str(given[name]) for key, name in variables.items() if name in given}
+    return kept | {key: _text(given[name]) for key, name in variables.items() if name in given}
+
+
+def _text(value: object) -> str:
+    return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
 @contextmanager

@@ -62,6 +62,29 @@ class Settings(BaseSettings):
     ray_address: str | None = Field(
         None, validation_alias="RAY_ADDRESS", description="Ray cluster; the worker starts its own local Ray if absent."
     )
+    environments: dict[str, Path] = Field(
+        {},
+        description='Python interpreters that specs may name, as JSON: `{"nightly": "/opt/vllm-nightly/bin/python"}`.',
+    )
+    variables: str = Field(
+        "",
+        description="Environment variables that specs may set although they load code, reach files or hosts: names, "
+        "separated by commas.",
+    )
+    hub_models: str = Field(
+        "*", description="Hugging Face ids that specs may name, as patterns (`Qwen/*`), separated by commas."
+    )
+    remote_code: str = Field(
+        "", description="Models whose own code may run (`trust_remote_code`), as patterns, separated by commas."
+    )
+    model_roots: str = Field(
+        "",
+        description="Folders whose models specs may name by path, separated by commas; data_dir's `models` always is.",
+    )
+    data_roots: str = Field(
+        "",
+        description="Folders of prompts files that specs may name, separated by commas, beside data_dir's `prompts`.",
+    )
     max_body_bytes: int = Field(1 << 20, gt=0, description="Largest accepted request body.")
     log_json: bool = Field(False, description="Log JSON lines instead of text.")
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shlex
 import socket
 import time
 import uuid
@@ -171,7 +172,7 @@ class Engine:
         variables = engine_environment(settings, bool(place.gpus)) | marks | processes.KEEP_ENVIRONMENT
         runtime: dict[str, object] = {"env_vars": variables}
         if environment.python is not None:
-            runtime["py_executable"] = environment.python
+            runtime["py_executable"] = shlex.quote(environment.python)  # Ray gives it to a shell
         self._actor: ActorHandle = (
             ray.remote(ArmActor)
             .options(

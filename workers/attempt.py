@@ -25,6 +25,7 @@ from app.judge.parity import check_parity
 from app.judge.results import NoiseFloor, Results, TrialSummary, build_results
 from app.measure.metrics import summarise
 from app.measure.records import StartedArm, TrialResult, TrialState
+from app.service.permits import permits_of
 from app.settings import Settings
 from app.spec.experiment import Experiment, Parity
 from app.spec.lifecycle import Current, Failure, Progress, Status, Step
@@ -39,6 +40,7 @@ from workers.cluster import Cluster, Place
 from workers.engines import Engines
 from workers.heartbeat import Heartbeat
 from workers.interpreters import ASK_S, ask_interpreter, check_interpreters
+from workers.permits import located
 from workers.prompts import read_prompts
 from workers.trials import TrialRules, run_trials
 from workers.unsplit import arms_on_cpu
@@ -228,11 +230,14 @@ def _run_to_its_end(attempt: Attempt, cluster: Cluster, settings: Settings) -> N
 
 
 def _measure(attempt: Attempt, cluster: Cluster, settings: Settings) -> None:
-    spec, plan, arms, watch = attempt.spec, attempt.plan, attempt.resolved.arms, attempt.watch
-    prompts = read_prompts(spec, attempt.resolved, watch.check)
+    spec, plan, watch = attempt.spec, attempt.plan, attempt.watch
+    permits = permits_of(settings)
+    resolved = located(spec, attempt.resolved, permits)
+    arms = resolved.arms
+    prompts = read_prompts(spec, resolved, permits.data_roots, watch.check)
     cluster.connect()
     gpus = _gpus(arms) if cluster.has_gpus else 0
-    as_started = {arm.name: arm for arm in arms} if gpus else arms_on_cpu(spec, attempt.resolved, prompts)
+    as_started = {arm.name: arm for arm in arms} if gpus else arms_on_cpu(spec, resolved, prompts)
     logs_dir = settings.data_dir.absolute() / "engine-logs"
     with (
         cluster.reserve(gpus, watch.check) as place,

@@ -34,13 +34,15 @@ _KINDS = (
 )
 
 
-def open_prompts(path: str) -> BinaryIO:
-    """Open a prompts file: a regular file of this host, whatever links lead to it. Never waits for a writer.
+def open_prompts(path: str, roots: tuple[str, ...]) -> BinaryIO:
+    """Open a prompts file: a regular file below one of the roots, whatever links lead to it. Never waits for a writer.
+
+    A path that is not absolute is one from a root on.
 
     Whoever reads gets the open file, not its name, which a library could take for an address in the network.
     """
     try:
-        found = Path(path).resolve(strict=True)
+        found = _located(path, roots)
         _require_regular(path, found.stat().st_mode)  # opening a device may already do something
         descriptor = os.open(found, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     except (OSError, RuntimeError, ValueError) as error:  # RuntimeError is a loop of links, ValueError a null byte
@@ -48,7 +50,9 @@ def open_prompts(path: str) -> BinaryIO:
         raise InvalidWorkload(f"workload.prompts.path: {path} on the worker's host: {reason}") from None
     file = open(descriptor, "rb")  # noqa: PTH123, SIM115 - of a descriptor, for the caller
     try:
-        _require_regular(path, os.fstat(descriptor).st_mode)  # it may have been replaced in between
+        # It, or a folder on the way to it, may have been replaced in between.
+        _require_regular(path, os.fstat(descriptor).st_mode)
+        _require_below(path, Path(f"/proc/self/fd/{descriptor}").readlink(), roots)
     except InvalidWorkload:
         file.close()
         raise
@@ -56,7 +60,7 @@ def open_prompts(path: str) -> BinaryIO:
 
 
 def read_prompts(
-    spec: Experiment, resolved: ResolvedExperiment, check: Callable[[], None]
+    spec: Experiment, resolved: ResolvedExperiment, roots: tuple[str, ...], check: Callable[[], None]
 ) -> tuple[Prompt, ...] | None:
     """The prompts of the experiment's file, text not encoded yet; None if it names none.
 
@@ -71,7 +75,7 @@ def read_prompts(
 
     def read() -> None:
         try:
-            done.set_result(_read(source, room, check))
+            done.set_result(_read(source, room, roots, check))
         except Exception as error:  # noqa: BLE001 - raised where the result is waited for
             done.set_exception(error)
 
@@ -81,10 +85,12 @@ def read_prompts(
     return done.result()
 
 
-def _read(source: FilePrompts, room: int | None, check: Callable[[], None]) -> tuple[Prompt, ...]:
+def _read(
+    source: FilePrompts, room: int | None, roots: tuple[str, ...], check: Callable[[], None]
+) -> tuple[Prompt, ...]:
     prompts: list[Prompt] = []
     size = 0
-    with open_prompts(source.path) as file:
+    with open_prompts(source.path, roots) as file:
         rows = _parquet_rows(source, file) if source.path.endswith(".parquet") else _jsonl_rows(source, file)
         for where, value in itertools.islice(rows, source.count):
             check()
@@ -146,6 +152,20 @@ def _prompt(value: object, where: str, room: int | None) -> Prompt:
             )
         return tuple(value)
     raise InvalidWorkload(f"{where}: a prompt is text or a list of token ids")
+
+
+def _located(path: str, roots: tuple[str, ...]) -> Path:
+    """The file behind every link; a path relative to several roots is that of the first that has it."""
+    candidates = [Path(root) / path for root in roots]
+    chosen = next((one for one in candidates if one.exists()), candidates[0])
+    found = chosen.resolve(strict=True)
+    _require_below(path, found, roots)
+    return found
+
+
+def _require_below(path: str, found: Path, roots: tuple[str, ...]) -> None:
+    if not any(found.is_relative_to(Path(root).resolve()) for root in roots):
+        raise InvalidWorkload(f"workload.prompts.path: {path} leads out of {', '.join(roots)}")
 
 
 def _require_regular(path: str, mode: int) -> None:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.admission import JSON_TYPES, YAML_TYPES, Who, media_type_of, wrong_media_type
-from app.api.http import Db, answer, etag_of
+from app.api.http import Db, answer, config_of, etag_of
 from app.api.problems import responses
 from app.api.views import ID, DryRun, ExperimentPage, ExperimentSummary, ExperimentView, plan_view, view_of
 from app.errors import (
@@ -24,6 +24,8 @@ from app.errors import (
 )
 from app.service.cancelling import cancel as cancel_experiment
 from app.service.estimate import advice, cost_of
+from app.service.permits import permit
+from app.settings import Settings
 from app.spec.document import load_json, load_yaml
 from app.spec.experiment import Experiment
 from app.spec.lifecycle import Status
@@ -56,9 +58,12 @@ class _Body:
 
     content: bytes
     is_yaml: bool
+    settings: Settings
 
     def read(self) -> Experiment:
-        return parse_experiment(load_yaml(self.content).value if self.is_yaml else load_json(self.content))
+        spec = parse_experiment(load_yaml(self.content).value if self.is_yaml else load_json(self.content))
+        permit(spec, self.settings)
+        return spec
 
 
 async def _submitted(request: Request) -> _Body:
@@ -66,7 +71,7 @@ async def _submitted(request: Request) -> _Body:
     media_type = media_type_of(request)
     if media_type not in JSON_TYPES | YAML_TYPES:  # curl -d garbles YAML
         raise wrong_media_type(media_type)
-    return _Body(await request.body(), media_type in YAML_TYPES)
+    return _Body(await request.body(), media_type in YAML_TYPES, config_of(request))
 
 
 _SPEC_SCHEMA = {"schema": {"$ref": "#/components/schemas/Experiment"}}
@@ -243,4 +248,5 @@ def retry(request: Request, db: Db, caller: Who, experiment_id: Id, idempotency_
     results says which, or why not.
     """
     named = ExperimentId(experiment_id)
+    permit(experiments.get(db, named).spec, config_of(request))
     return _queued(request, db, queue.retry(db, named, idempotency_key=idempotency_key, by=caller.actor))

@@ -19,9 +19,14 @@ async def _database(request: Request) -> Database:
     return database
 
 
-async def _settings(request: Request) -> Settings:
+def config_of(request: Request) -> Settings:
+    """The application's settings."""
     settings: Settings = request.app.state.settings
     return settings
+
+
+async def _settings(request: Request) -> Settings:
+    return config_of(request)
 
 
 Db = Annotated[Database, Depends(_database)]

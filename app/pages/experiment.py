@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from app.api.admission import Who
-from app.api.http import Db
+from app.api.http import Db, config_of
 from app.errors import NotFound
 from app.judge.results import Results
 from app.judge.verdict import Comparison, Verdict
@@ -27,6 +27,7 @@ from app.pages.shell import PageRouter, fragment, href, page, unchanged, wants_f
 from app.pages.subject import Subject, load
 from app.pages.words import isolated_in, unbroken
 from app.service.cancelling import cancel as cancel_experiment
+from app.service.permits import permit
 from app.store import experiments, queue
 from app.store.database import Database
 from app.store.ids import ExperimentId
@@ -237,5 +238,6 @@ def cancel(request: Request, db: Db, caller: Who, experiment_id: Id, chosen: Cho
 @router.post("/experiments/{experiment_id}/retry")
 def retry(request: Request, db: Db, caller: Who, experiment_id: Id) -> Response:
     """Queue it once more, and go to where that can be watched."""
+    permit(experiments.get(db, ExperimentId(experiment_id)).spec, config_of(request))
     queued = queue.retry(db, ExperimentId(experiment_id), by=caller.actor)
     return RedirectResponse(href(request, f"/experiments/{queued.experiment_id}"), 303)

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from app.api.admission import Who
-from app.api.http import Db
+from app.api.http import Config, Db
 from app.errors import InvalidInput, RolloutLabError
 from app.pages.arms import Setting, settings_of
 from app.pages.forms import Form
@@ -17,6 +17,8 @@ from app.pages.recreate import spec_of
 from app.pages.shell import PageRouter, fragment, href, page, wants_fragment
 from app.pages.subject import load as load_subject
 from app.service.estimate import Cost, advice, cost_of
+from app.service.permits import permit
+from app.settings import Settings
 from app.spec.document import Document, load
 from app.spec.experiment import Experiment
 from app.spec.parsing import parse_experiment
@@ -71,26 +73,26 @@ class Rehearsal:
 
 
 @router.get("/submit")
-def get_form(request: Request, db: Db, like: str = "") -> Response:
+def get_form(request: Request, db: Db, settings: Config, like: str = "") -> Response:
     """An empty form with an example in it, or with the spec of an experiment."""
     text = spec_of(load_subject(db, like).row.submitted) if like else EXAMPLE
-    return _form_page(request, db, text, secrets.token_hex(8))
+    return _form_page(request, text, secrets.token_hex(8), rehearse(db, settings, text))
 
 
 @router.post("/submit/check")
-def check(request: Request, db: Db, form: Form) -> Response:
+def check(request: Request, db: Db, settings: Config, form: Form) -> Response:
     """What would come of the text as it is now; queues nothing."""
-    rehearsal = rehearse(db, form.get("spec", ""))
+    rehearsal = rehearse(db, settings, form.get("spec", ""))
     return fragment(request, "rehearsal.html", title="Submit", back="/submit", final=False, rehearsal=rehearsal)
 
 
 @router.post("/submit")
-def submit(request: Request, db: Db, caller: Who, form: Form) -> Response:
+def submit(request: Request, db: Db, settings: Config, caller: Who, form: Form) -> Response:
     """Queue the experiment and go to its page; sent twice by a nervous finger, it is queued once."""
     text, ticket = form.get("spec", ""), form.get("ticket", "")[:64] or secrets.token_hex(8)
-    rehearsal = rehearse(db, text)
+    rehearsal = rehearse(db, settings, text)
     if rehearsal.spec is None:
-        return _form_page(request, db, text, ticket, rehearsal)
+        return _form_page(request, text, ticket, rehearsal, 422)
     key = f"page-{ticket}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     queued = queue.enqueue(db, rehearsal.spec, idempotency_key=key, by=caller.actor)
     where = href(request, f"/experiments/{queued.experiment_id}")
@@ -99,17 +101,18 @@ def submit(request: Request, db: Db, caller: Who, form: Form) -> Response:
     return RedirectResponse(where, 303)
 
 
-def _form_page(request: Request, db: Database, text: str, ticket: str, rehearsal: Rehearsal | None = None) -> Response:
-    shown: dict[str, Any] = {"text": text, "ticket": ticket, "rehearsal": rehearsal or rehearse(db, text)}
-    return page(request, "submit.html", 422 if rehearsal else 200, **shown)
+def _form_page(request: Request, text: str, ticket: str, rehearsal: Rehearsal, status: int = 200) -> Response:
+    shown: dict[str, Any] = {"text": text, "ticket": ticket, "rehearsal": rehearsal}
+    return page(request, "submit.html", status, **shown)
 
 
-def rehearse(db: Database, text: str) -> Rehearsal:
+def rehearse(db: Database, settings: Settings, text: str) -> Rehearsal:
     """Read, resolve and plan a spec without queueing it."""
     document = Document(None)
     try:
         document = load(text)
         spec = parse_experiment(document.value)
+        permit(spec, settings)
         resolved = resolve(spec)
     except InvalidInput as error:
         return Rehearsal(tuple(_problems(error, document)))

@@ -95,7 +95,13 @@ class Lab:
 @contextmanager
 def running_lab(data_dir: Path, lease_s: float = 6.0, database_url: str | None = None) -> Iterator[Lab]:
     """`rollout-lab serve`, on SQLite if no database is named; everything it started is gone afterwards."""
-    settings = Settings(data_dir=data_dir, port=free_port(), lease_s=lease_s, database_url=database_url)
+    settings = Settings(
+        data_dir=data_dir,
+        port=free_port(),
+        lease_s=lease_s,
+        database_url=database_url,
+        environments={"missing": Path("/no/such/python"), "true": Path("/bin/true"), "made": data_dir / "python"},
+    )
     url = f"http://127.0.0.1:{settings.port}"
     with serving_all(settings, **OFFLINE):
         eventually(lambda: httpx.get(f"{url}/readyz", timeout=60.0).json()["status"] == "ready", 120.0, _POLL_S)

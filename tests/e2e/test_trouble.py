@@ -96,22 +96,24 @@ def test_a_core_that_dies_in_a_trial_tells_its_own_exception_and_the_end_of_its_
     assert all("CPU Generator" in log.read_text() for log in kept)
 
 
-def an_interpreter(directory: Path, body: str) -> str:
-    path = directory / "python"
+def an_interpreter(lab: Lab, body: str) -> Path:
+    """What the lab's settings call `made`."""
+    path = lab.data_dir / "python"
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
-    return str(path)
+    return path
 
 
 def test_an_interpreter_that_cannot_run_an_engine_fails_before_a_start_with_what_is_needed(
-    lab: Lab, tmp_path: Path
+    lab: Lab,
 ) -> None:
-    for python, found in (
-        ("/no/such/python", "No such file"),
-        ("/bin/true", "is no Python"),
-        (an_interpreter(tmp_path, """echo '{"python": "3.8.1", "ray": "2.9.0"}'"""), "Python 3.8.1"),
+    made = an_interpreter(lab, """echo '{"python": "3.8.1", "ray": "2.9.0"}'""")
+    for name, python, found in (
+        ("missing", "/no/such/python", "No such file"),
+        ("true", "/bin/true", "is no Python"),
+        ("made", str(made), "Python 3.8.1"),
     ):
-        arm = SIMULATED | {"environment": {"python": python}}
+        arm = SIMULATED | {"environment": {"python": name}}
         error = fails(lab, "engine_start_failed", 90.0, model=TINY, arms=[arm])
         assert error["arm"] == "simulated"
         assert python in error["detail"]
@@ -119,8 +121,9 @@ def test_an_interpreter_that_cannot_run_an_engine_fails_before_a_start_with_what
         assert "needed: Python 3" in error["detail"]
 
 
-def test_a_fifo_for_prompts_fails_at_once_and_the_queue_goes_on(lab: Lab, tmp_path: Path) -> None:
-    fifo = tmp_path / "prompts.jsonl"
+def test_a_fifo_for_prompts_fails_at_once_and_the_queue_goes_on(lab: Lab) -> None:
+    fifo = lab.data_dir.absolute() / "prompts" / "fifo.jsonl"
+    fifo.parent.mkdir(exist_ok=True)
     os.mkfifo(fifo)
     workload = {"prompts": {"source": "file", "path": str(fifo)}}
     error = fails(lab, "invalid_workload", 30.0, model=TINY, arms=[SYNC], workload=workload)
@@ -128,14 +131,15 @@ def test_a_fifo_for_prompts_fails_at_once_and_the_queue_goes_on(lab: Lab, tmp_pa
     assert lab.ended(lab.submit(model=TINY, arms=[SIMULATED]), 60.0)["status"] == "succeeded"
 
 
-def slow_interpreter(directory: Path) -> dict[str, Any]:
-    return {"environment": {"python": an_interpreter(directory, "sleep 600")}}
+def slow_interpreter(lab: Lab) -> dict[str, Any]:
+    an_interpreter(lab, "sleep 600")
+    return {"environment": {"python": "made"}}
 
 
 @pytest.mark.parametrize("step", ["checking an interpreter", "starting", "in a trial"])
-def test_a_cancel_ends_whatever_runs(lab: Lab, tmp_path: Path, step: str) -> None:
+def test_a_cancel_ends_whatever_runs(lab: Lab, step: str) -> None:
     arms: dict[str, dict[str, Any]] = {
-        "checking an interpreter": slow_interpreter(tmp_path),
+        "checking an interpreter": slow_interpreter(lab),
         "starting": {"driver": {"start_s": 600}},
         "in a trial": {"driver": {"pace": 600}},
     }
@@ -145,7 +149,9 @@ def test_a_cancel_ends_whatever_runs(lab: Lab, tmp_path: Path, step: str) -> Non
     assert lab.http.post(f"/v1/experiments/{experiment_id}/cancel").status_code == 202
     assert lab.ended(experiment_id, within_s=30.0)["status"] == "cancelled"
     assert lab.no_engine_is_left()
-    assert not [process for process in psutil.process_iter() if str(tmp_path) in " ".join(process.cmdline())]
+    assert not [
+        process for process in psutil.process_iter() if str(lab.data_dir / "python") in " ".join(process.cmdline())
+    ]
 
 
 def test_a_start_that_outlives_the_experiment_s_time_names_the_arm_it_was_about(lab: Lab) -> None:
@@ -154,10 +160,11 @@ def test_a_start_that_outlives_the_experiment_s_time_names_the_arm_it_was_about(
     assert error["detail"] == ("not done within limits.timeout_s (8 s), while the engine of simulated was waited for")
 
 
-def test_a_bad_model_path_fails_with_vllm_s_own_reason(lab: Lab) -> None:
-    error = fails(lab, "engine_start_failed", model={"id": "/no/such/model"}, arms=[SYNC])
+def test_a_model_s_folder_that_is_not_there_is_named(lab: Lab) -> None:
+    path = str((lab.data_dir / "models" / "none").absolute())
+    error = fails(lab, "engine_start_failed", model={"id": path}, arms=[SYNC])
     assert error["arm"] == "sync"
-    assert "/no/such/model" in error["detail"]
+    assert f"model {path}: no such folder" in error["detail"]
 
 
 def test_an_engine_that_cannot_fit_fails_with_vllm_s_own_reason_and_leaves_no_shared_memory(lab: Lab) -> None:

@@ -1,6 +1,7 @@
 """An experiment from claim to verdict, with a real database and without Ray: its engines run in this process."""
 
 import dataclasses
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -97,7 +98,7 @@ def ran(db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
         queue.enqueue(db, spec)
         claim = queue.claim(db, "worker", 30.0)
         assert claim is not None
-        settings = Settings(data_dir=tmp_path)
+        settings = Settings(data_dir=tmp_path, data_roots=str(tmp_path))
         attempt.run_experiment(db, cast(Cluster, NoCluster()), settings, claim, Watch(spec.limits))
         return experiments.get(db, claim.lease.experiment_id)
 
@@ -203,3 +204,24 @@ def test_prompts_of_a_file_reach_every_trial(ran: Ran, db: Database, tmp_path: P
     row = ran(quick(workload={"prompts": {"source": "file", "path": str(path)}, "samples_per_prompt": 1}))
     assert row.item.status is Status.SUCCEEDED
     assert {trial.work.prompt_tokens for trial in trials.trials_of(db, row.item.id) if trial.work} == {5}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"environment": {"variables": {"OMP_LEAK": "${PLANTED}"}}}, "taken literally"),
+        ({"environment": {"python": "sh -c id x"}}, "no environment is called"),
+        ({"environment": {"variables": {"VLLM_PLUGINS": "x"}}}, "may load code"),
+    ],
+)
+def test_what_the_worker_s_operator_does_not_allow_is_not_run_however_it_came_into_the_queue(
+    ran: Ran, db: Database, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], said: str
+) -> None:
+    monkeypatch.setenv("PLANTED", "a-planted-secret")
+    row = ran(quick(arms=[{"name": "a", "profile": "simulated"} | changes]))
+    assert row.item.status is Status.FAILED
+    assert row.item.failure is not None
+    assert row.item.failure.code is FailureCode.NOT_PERMITTED
+    assert said in row.item.failure.detail
+    assert "a-planted-secret" not in json.dumps(row.results)
+    assert trials.arms_of(db, row.item.id) == ()

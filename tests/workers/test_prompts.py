@@ -26,6 +26,8 @@ from workers import prompts
 from workers.prompts import Prompt, open_prompts, read_prompts
 from workers.watch import Watch
 
+ANYWHERE = ("/",)
+
 
 def ask_nothing() -> None:
     """A watch that sees no end."""
@@ -33,7 +35,7 @@ def ask_nothing() -> None:
 
 def read(path: Path | str, check: Callable[[], None] = ask_nothing, **source: Any) -> tuple[Prompt, ...] | None:
     spec = a_spec(workload={"prompts": {"source": "file", "path": str(path), **source}})
-    return read_prompts(spec, resolve(spec), check)
+    return read_prompts(spec, resolve(spec), ANYWHERE, check)
 
 
 def jsonl(directory: Path, *rows: object) -> Path:
@@ -63,7 +65,7 @@ def test_a_link_to_a_file_is_the_file(tmp_path: Path) -> None:
 
 def test_prompts_that_are_not_in_a_file_are_not_read() -> None:
     spec = a_spec()
-    assert read_prompts(spec, resolve(spec), ask_nothing) is None
+    assert read_prompts(spec, resolve(spec), ANYWHERE, ask_nothing) is None
 
 
 def a_fifo(path: Path) -> None:
@@ -120,7 +122,7 @@ def test_a_file_replaced_by_a_fifo_as_it_is_opened_is_not_waited_for(
     regular = Path(__file__).stat()
     monkeypatch.setattr(Path, "stat", lambda *_, **__: regular)
     with pytest.raises(InvalidWorkload, match="is a FIFO"):
-        open_prompts(str(path))
+        open_prompts(str(path), ANYWHERE)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def test_a_file_nobody_may_read_is_named() -> None:
     code = (
         "import os, sys\nfrom workers.prompts import open_prompts\nfrom app.errors import InvalidWorkload\n"
         "os.geteuid() or os.setuid(65534)\n"
-        "try:\n    open_prompts(sys.argv[1])\nexcept InvalidWorkload as error:\n    print(error.detail)\n"
+        "try:\n    open_prompts(sys.argv[1], ('/',))\nexcept InvalidWorkload as error:\n    print(error.detail)\n"
     )
     with tempfile.TemporaryDirectory() as directory:  # pytest's own directories may be entered by one user only
         Path(directory).chmod(0o755)
@@ -225,7 +227,7 @@ def test_token_ids_that_do_not_fit_are_named_before_any_engine_starts(tmp_path: 
         workload={"prompts": {"source": "file", "path": str(jsonl(tmp_path, {"prompt": [1]}, {"prompt": [1] * 100}))}},
     )
     with pytest.raises(InvalidWorkload, match=r"line 2: 100 tokens; .* leaves room for 72"):
-        read_prompts(spec, resolve(spec), ask_nothing)
+        read_prompts(spec, resolve(spec), ANYWHERE, ask_nothing)
 
 
 def test_more_prompts_than_an_experiment_may_have_are_refused_unless_it_counts_them(tmp_path: Path) -> None:
@@ -268,10 +270,10 @@ def test_a_cancel_ends_the_reading_even_where_the_file_system_does_not_answer(
     answers = threading.Event()
     opened = threading.Event()
 
-    def open_never(path: str) -> None:
+    def open_never(path: str, roots: tuple[str, ...]) -> None:
         opened.set()
         answers.wait()
-        raise InvalidWorkload(path)
+        raise InvalidWorkload(f"{path} below {roots}")
 
     monkeypatch.setattr(prompts, "open_prompts", open_never)
     watch = Watch(Limits())

@@ -1,0 +1,54 @@
+"""What a spec names, found on the worker's host, links and all, before anything of it is used.
+
+The worker's settings are what counts: the service that took the spec may run elsewhere, under others.
+"""
+
+from pathlib import Path
+
+from app.errors import EngineStartFailed, NotPermitted
+from app.spec.experiment import Experiment
+from app.spec.permits import Permits, is_hub_id, refusals
+from app.spec.resolution import ModelSource, ResolvedArm, ResolvedExperiment
+
+
+def located(spec: Experiment, resolved: ResolvedExperiment, permits: Permits) -> ResolvedExperiment:
+    """The experiment with paths in the place of names: of interpreters, of models that are folders.
+
+    Raises NotPermitted for what this worker does not let a spec name, EngineStartFailed for a folder that is not there.
+    """
+    refused = tuple(refusals(spec, permits))
+    if refused:
+        raise NotPermitted("; ".join(f"{one.pointer}: {one.detail}" for one in refused))
+    return resolved.model_copy(update={"arms": tuple(_located(arm, permits) for arm in resolved.arms)})
+
+
+def _located(arm: ResolvedArm, permits: Permits) -> ResolvedArm:
+    python = arm.environment.python
+    where = (
+        arm.environment
+        if python is None
+        else arm.environment.model_copy(update={"python": permits.environments[python]})
+    )
+    return arm.model_copy(update={"environment": where, "model": _model(arm.model, arm.name, permits)})
+
+
+def _model(model: ModelSource, arm: str, permits: Permits) -> ModelSource:
+    if model.preset:
+        return model
+    tokenizer = None if model.tokenizer is None else _folder(model.tokenizer, arm, permits)
+    return model.model_copy(update={"id": _folder(model.id, arm, permits), "tokenizer": tokenizer})
+
+
+def _folder(reference: str, arm: str, permits: Permits) -> str:
+    """A hub's id as it is, else the folder behind every link; it has to lie below a root."""
+    if is_hub_id(reference):
+        if Path(reference).exists():  # vLLM would take it for the model
+            raise NotPermitted(f"model {reference}: a file of that name lies where the worker runs; move it away", arm)
+        return reference
+    for root in map(Path, permits.model_roots):
+        found = (root / reference).resolve()
+        if found.is_relative_to(root.resolve()) and found.is_dir():
+            return str(found)
+    raise EngineStartFailed(
+        f"model {reference}: no such folder below {', '.join(permits.model_roots)} on the worker's host", arm
+    )
