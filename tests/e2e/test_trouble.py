@@ -11,6 +11,7 @@ import pytest
 from tests.e2e.crashes import shared_memory
 from tests.e2e.lab import Lab
 from tests.live import eventually
+from workers.processes import title
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -149,9 +150,7 @@ def test_a_cancel_ends_whatever_runs(lab: Lab, step: str) -> None:
     assert lab.http.post(f"/v1/experiments/{experiment_id}/cancel").status_code == 202
     assert lab.ended(experiment_id, within_s=30.0)["status"] == "cancelled"
     assert lab.no_engine_is_left()
-    assert not [
-        process for process in psutil.process_iter() if str(lab.data_dir / "python") in " ".join(process.cmdline())
-    ]
+    assert not [p for p in psutil.process_iter() if str(lab.data_dir / "python") in title(p.pid)]
 
 
 def test_a_start_that_outlives_the_experiment_s_time_names_the_arm_it_was_about(lab: Lab) -> None:
