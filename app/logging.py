@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, Processor
 
+from app.printable import printable
 from app.settings import Settings
 
 _SHARED: tuple[Processor, ...] = (
@@ -22,7 +23,11 @@ def configure_logging(settings: Settings) -> None:
     renderer: tuple[Processor, ...] = (
         (structlog.processors.format_exc_info, structlog.processors.JSONRenderer())
         if settings.log_json
-        else (structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),)
+        else (
+            _printable_values,
+            structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+            _printable_line,
+        )
     )
     logging.config.dictConfig(_stdlib(renderer))
     structlog.configure(
@@ -35,6 +40,18 @@ def configure_logging(settings: Settings) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
+
+
+def _printable_values(logger: object, method: str, event: EventDict) -> EventDict:
+    """A path or a name that holds the end of a line must not begin another one."""
+    del logger, method
+    return {key: printable(value.rstrip("\n")) if isinstance(value, str) else value for key, value in event.items()}
+
+
+def _printable_line(logger: object, method: str, line: Any) -> str:
+    """What a terminal would obey is also in tracebacks; their lines stay lines."""
+    del logger, method
+    return printable(str(line), lines=True)
 
 
 def _without_colours(logger: object, method: str, event: EventDict) -> EventDict:

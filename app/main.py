@@ -8,11 +8,12 @@ from starlette.concurrency import run_in_threadpool
 
 from app.api import catalogue, events, experiments, exports, health, problems, records, results, telemetry, workers
 from app.api.admission import admit
-from app.api.middleware import BodyLimit, RequestContext
+from app.api.middleware import BodyLimit, HeadAsGet, RequestContext
 from app.api.openapi import DescribedApp
 from app.api.telemetry import Telemetry
 from app.pages.routes import router as pages
 from app.service.access import Gate
+from app.service.allowance import Allowance
 from app.service.feed import Feed
 from app.service.upkeep import upkeep
 from app.settings import Settings
@@ -50,12 +51,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.database = Database(settings.url)
     app.state.gate = Gate(app.state.database, settings)
+    app.state.allowance = Allowance(settings.requests_per_s, settings.streams_per_client)
     app.state.telemetry = Telemetry(app.state.database)
     app.state.feed = Feed(app.state.database)
     for router in ROUTERS:
         app.include_router(router)
     problems.install_handlers(app)
     app.add_middleware(BodyLimit, most_bytes=settings.max_body_bytes)
+    app.add_middleware(HeadAsGet)
     app.add_middleware(RequestContext, telemetry=app.state.telemetry)
     return app
 

@@ -3,6 +3,7 @@
 import argparse
 import gc
 import os
+import resource
 import socket
 import sys
 
@@ -11,6 +12,7 @@ import uvicorn
 from app.errors import Conflict
 from app.logging import configure_logging
 from app.main import create_app
+from app.protocol import GuardedProtocol
 from app.service.access import require_tokens
 from app.settings import Settings
 from app.store.database import Database
@@ -35,14 +37,22 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # what has been imported stays: a full collection that walks all of it takes a tenth of a second
     os.nice(given.niceness)  # threads that start later have it too
+    _take_every_descriptor()
     config = uvicorn.Config(
         app,
+        http=GuardedProtocol,
         log_config=None,
         access_log=False,
         ws="none",
         timeout_graceful_shutdown=GRACE_S,
     )
     uvicorn.Server(config).run(sockets=[listener])
+
+
+def _take_every_descriptor() -> None:
+    """A connection is one: the usual limit of 1,024 is for programs that have few."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _see_that_it_may_listen(database: Database, settings: Settings) -> None:

@@ -85,6 +85,10 @@ class Settings(BaseSettings):
         "",
         description="Folders of prompts files that specs may name, separated by commas, beside data_dir's `prompts`.",
     )
+    requests_per_s: float = Field(
+        500.0, gt=0, description="Requests a second that one address, and one token, may send; in bursts twice as many."
+    )
+    streams_per_client: int = Field(500, gt=0, description="Event streams that one token, or one address, may follow.")
     max_body_bytes: int = Field(1 << 20, gt=0, description="Largest accepted request body.")
     log_json: bool = Field(False, description="Log JSON lines instead of text.")
 

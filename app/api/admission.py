@@ -11,6 +11,7 @@ from starlette.requests import Request
 from app.api.rules import rule_of
 from app.errors import FromElsewhere, UnknownHost, UnsupportedMediaType
 from app.service.access import Caller, Credentials, Gate
+from app.service.allowance import Allowance
 from app.settings import Settings, is_loopback
 
 JSON_TYPES = frozenset({"application/json"})
@@ -29,12 +30,16 @@ async def admit(request: Request) -> None:
         _require_own_page(request)
         if path.startswith("/v1/"):
             _require_media_type(request)
-    needed = rule_of(request.method, path)
+    needed, given = rule_of(request.method, path), credentials_of(request)
+    allowance: Allowance = request.app.state.allowance
+    allowance.spend(f"address {given.source}")
     if needed is None:
         return
     gate: Gate = request.app.state.gate
-    caller = await gate.identify(credentials_of(request))
+    caller = await gate.identify(given)
     request.state.caller = caller
+    if caller.client != f"address {given.source}":
+        allowance.spend(caller.client)
     if caller.session is not None and request.method not in _SAFE and not _says_from_where(request):
         raise FromElsewhere("a browser says which page a request is from, and this one does not")
     caller.require(needed)

@@ -12,10 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.api.admission import Who
 from app.api.experiments import Id
 from app.api.http import Page, answer
 from app.api.problems import responses
 from app.errors import InvalidInput, NotFound, UnreadableSpec
+from app.service.allowance import Allowance
 from app.service.feed import Feed, Snapshot
 from app.spec.lifecycle import Progress, Status
 from app.store.experiments import Event
@@ -87,7 +89,9 @@ _STREAM = (
 )
 async def list_events(
     request: Request,
+    caller: Who,
     experiment_id: Id,
+    *,
     after: Annotated[int, Query(ge=0, description="Leave out events up to this number.", examples=[0])] = 0,
     last_event_id: Annotated[
         int | None, Header(ge=0, description="Resume a stream behind this event.", examples=[2])
@@ -108,16 +112,26 @@ async def list_events(
         return response
     if snapshot.row.item.status.terminal and (not snapshot.events or snapshot.events[-1].seq <= seen):
         return Response(status_code=204)  # tells a browser not to come back
-    return _stream(feed, ExperimentId(experiment_id), seen)
+    allowance: Allowance = request.app.state.allowance
+    allowance.require_stream(caller.client)
+    messages = _counted(allowance, caller.client, _messages(feed, ExperimentId(experiment_id), seen))
+    return _stream(feed, ExperimentId(experiment_id), messages)
 
 
-def _stream(feed: Feed, experiment_id: ExperimentId, seen: int) -> Response:
+async def _counted(allowance: Allowance, client: str, messages: AsyncGenerator[Message]) -> AsyncGenerator[Message]:
+    with allowance.stream(client):
+        async with aclosing(messages):
+            async for message in messages:
+                yield message
+
+
+def _stream(feed: Feed, experiment_id: ExperimentId, messages: AsyncGenerator[Message]) -> Response:
     # Imported here: it brings uvicorn along, which whoever serves this has already.
     from sse_starlette import EventSourceResponse
 
     stop = anyio.Event()  # set when the server goes
     return EventSourceResponse(
-        _until(stop, _messages(feed, experiment_id, seen), lambda: feed.end(experiment_id)),
+        _until(stop, messages, lambda: feed.end(experiment_id)),
         ping=HEARTBEAT_S,
         headers={"Vary": "Accept"},
         shutdown_event=stop,

@@ -154,18 +154,26 @@ def _rehearse(db: Db, spec: Experiment) -> DryRun:
 # --- looking -------------------------------------------------------------------------------------------------------
 
 
+MOST_LABELS = 16  # each is a subquery
+LONGEST_FILTER = 300  # a label's key and value, or a name, and more
+
+
 class ListParameters(BaseModel):
     """Which experiments a list holds."""
 
     model_config = ConfigDict(extra="forbid")
 
-    status: list[Status] = Field([], description="Only these; may be repeated.", examples=[["queued", "running"]])
-    label: list[str] = Field(
-        [], description="`key:value`; may be repeated, all must match.", examples=[["suite:nightly"]]
+    status: list[Status] = Field(
+        [], max_length=16, description="Only these; may be repeated.", examples=[["queued", "running"]]
     )
-    name: str | None = Field(None, description="Part of the name, in any case.", examples=["async"])
-    model: str | None = Field(None, description="The model.", examples=["tiny-qwen2"])
-    cursor: str | None = Field(None, description="`next_cursor` of the page before.")
+    label: list[Annotated[str, Field(max_length=LONGEST_FILTER)]] = Field(
+        [], max_length=MOST_LABELS, description="`key:value`; may be repeated, all must match.", examples=[["suite:x"]]
+    )
+    name: str | None = Field(
+        None, max_length=LONGEST_FILTER, description="Part of the name, in any case.", examples=["async"]
+    )
+    model: str | None = Field(None, max_length=1024, description="The model.", examples=["tiny-qwen2"])
+    cursor: str | None = Field(None, max_length=LONGEST_FILTER, description="`next_cursor` of the page before.")
     limit: int = Field(50, ge=1, le=200, description="Most items of a page.", examples=[50])
 
 

@@ -6,7 +6,7 @@ import time
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.problems import internal_error
@@ -15,6 +15,7 @@ from app.errors import PayloadTooLarge
 
 _log = structlog.get_logger(__name__)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_CLIENT_GONE = 499  # nobody is there to be told: nginx's number for it
 _QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
@@ -38,13 +39,18 @@ class RequestContext:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["X-Request-ID"] = request_id
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-ID"] = request_id
+                headers["X-Content-Type-Options"] = "nosniff"  # whatever is said to be text stays text
+                headers["Cross-Origin-Resource-Policy"] = "same-origin"
             await send(message)
 
         began = time.perf_counter()
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
                 await self._app(scope, receive, named)
+            except ClientDisconnect:
+                status = status or _CLIENT_GONE
             except Exception:  # noqa: BLE001 - the last resort
                 _log.exception("request failed", method=scope["method"], path=scope["path"])
                 if not status:
@@ -103,3 +109,32 @@ class BodyLimit:
 
     def _too_large(self) -> PayloadTooLarge:
         return PayloadTooLarge(f"the request's body may have {self._most_bytes} bytes at most")
+
+
+class HeadAsGet:
+    """Answers HEAD as GET, without the body; a stream would have no end, so it is left at once."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+        done = False
+
+        async def head(message: Message) -> None:
+            nonlocal done
+            if message["type"] == "http.response.start":
+                scope["method"] = "HEAD"  # the server writes no body then, and says how long it would have been
+                await send(message)
+            elif not done:
+                done = True
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+        async def gone_once_answered() -> Message:
+            return {"type": "http.disconnect"} if done else await receive()
+
+        scope["method"] = "GET"
+        await self._app(scope, gone_once_answered, head)

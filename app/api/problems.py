@@ -213,7 +213,8 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 def _methods_at(request: Request) -> list[str]:
     """Of every route with this path: the router names those of the first only."""
     routes = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
-    return sorted({method for route in routes for method in getattr(route, "methods", None) or ()})
+    methods = {method for route in routes for method in getattr(route, "methods", None) or ()}
+    return sorted(methods | ({"HEAD"} if "GET" in methods else set()))
 
 
 def _phrase(status: int) -> str:

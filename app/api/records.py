@@ -100,9 +100,9 @@ class SamplePage(Page):
 class _RowParameters(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    arm: str | None = Field(None, description="Only this arm.", examples=["async"])
+    arm: str | None = Field(None, max_length=300, description="Only this arm.", examples=["async"])
     trial: int | None = Field(None, ge=0, description="Only this trial, by its slot.", examples=[3])
-    cursor: str | None = Field(None, description="`next_cursor` of the page before (`json` only).")
+    cursor: str | None = Field(None, max_length=300, description="`next_cursor` of the page before (`json` only).")
     limit: int = Field(1000, ge=1, le=10_000, description="Most rows of a page (`json` only).", examples=[1000])
 
 

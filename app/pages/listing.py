@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.api.experiments import LONGEST_FILTER, MOST_LABELS
 from app.api.http import Db
 from app.errors import FieldError, InvalidInput
 from app.judge.verdict import Verdict
@@ -28,13 +29,13 @@ _PLACES = 12  # queued experiments of one answer whose place is looked up
 class Filters(BaseModel):
     """What the list is narrowed to; empty fields of the form are no filters."""
 
-    status: list[Status] = []
-    verdict: str = ""
-    label: str = ""
-    model: str = ""
-    name: str = ""
-    cursor: str = ""
-    until: str = ""
+    status: list[Status] = Field([], max_length=16)
+    verdict: str = Field("", max_length=64)
+    label: str = Field("", max_length=MOST_LABELS * LONGEST_FILTER)
+    model: str = Field("", max_length=1024)
+    name: str = Field("", max_length=LONGEST_FILTER)
+    cursor: str = Field("", max_length=LONGEST_FILTER)
+    until: str = Field("", max_length=64)
     seen: str = Field("", max_length=64)
 
     @property
@@ -47,6 +48,8 @@ class Filters(BaseModel):
     def labels(self) -> dict[str, str]:
         """`key:value`, several with spaces between them."""
         pairs = [one.partition(":") for one in self.label.split()]
+        if len(pairs) > MOST_LABELS:
+            raise InvalidInput.of((FieldError("/label", f"{MOST_LABELS} labels at most, not {len(pairs)}"),))
         if any(not colon for _, colon, _ in pairs):
             raise InvalidInput.of((FieldError("/label", f"{self.label!r} is not key:value"),))
         return {key: value for key, _, value in pairs}

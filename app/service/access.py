@@ -31,6 +31,11 @@ class Caller:
     trouble: str = "this service needs a token: send it as `Authorization: Bearer …`, or log in at /login"
 
     @property
+    def client(self) -> str:
+        """Whose share of the service they use."""
+        return f"address {self.source}" if self.scope is None or self.name == ANONYMOUS else f"token {self.name}"
+
+    @property
     def actor(self) -> Actor:
         """As histories name them."""
         return Actor(self.name, self.source)

@@ -27,7 +27,9 @@ _LOCK_WAIT_S = 30  # of SQLite's one writer lock
 
 # A connection of a service that starts on an empty database would keep the plans that suit one; and a process that
 # stops in the middle of a transaction must not keep its locks from everybody else.
-_POSTGRES_OPTIONS = "-c plan_cache_mode=force_custom_plan -c idle_in_transaction_session_timeout=30s"
+_POSTGRES_OPTIONS = (
+    "-c plan_cache_mode=force_custom_plan -c idle_in_transaction_session_timeout=30s -c statement_timeout=60s"
+)
 _MIGRATION_LOCK = 0x726F6C6C  # any number, the same in every process
 
 # Primary result codes that say that SQLite cannot do its work, whatever the statement: PERM, BUSY, LOCKED, NOMEM,
@@ -134,6 +136,7 @@ class Database:
         with self._unavailable(), self._engine.connect() as connection:
             connection.detach()  # it is set up for this alone
             if self.is_postgres:
+                connection.execute(text("SET LOCAL statement_timeout = 0"))
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
             else:
                 _prepare_sqlite(connection)

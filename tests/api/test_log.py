@@ -44,3 +44,12 @@ def test_polls_that_find_nothing_new_leave_no_line(service: Service) -> None:
     assert line_with(service, " request ", "third-look")["status"] == "200"
     assert "second-look" not in service.log.read_text()
     service.http.post(f"/v1/experiments/{queued}/cancel")
+
+
+def test_what_a_terminal_would_obey_is_written_out(service: Service) -> None:
+    service.http.get("/v1/%1b%5b31mred%0a2026-12-01%20[info]%20forged", headers={"X-Request-ID": "a-forgery"})
+    line_with(service, " request ", "a-forgery")
+    (line,) = [one for one in service.log.read_text().splitlines() if "a-forgery" in one]
+    assert "u001b[31mred" in line
+    assert "u000a2026-12-01 [info] forged" in line
+    assert "\x1b" not in service.log.read_text()

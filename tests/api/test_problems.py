@@ -100,8 +100,8 @@ def test_an_unknown_place_is_a_problem(client: TestClient) -> None:
 
 def test_a_wrong_method_is_told_the_right_ones(client: TestClient) -> None:
     response = client.delete(HERE)
-    assert the_problem(response, 405)["detail"] == "/v1/experiments does not take DELETE, but GET, POST"
-    assert response.headers["Allow"] == "GET, POST"
+    assert the_problem(response, 405)["detail"] == "/v1/experiments does not take DELETE, but GET, HEAD, POST"
+    assert response.headers["Allow"] == "GET, HEAD, POST"
 
 
 def test_an_overlong_idempotency_key_is_refused(client: TestClient) -> None:
