@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx
 
@@ -38,7 +38,7 @@ class Client:
 
     def page_of(self, experiment_id: str) -> str:
         """Address of the experiment's page."""
-        return f"{self.url}/experiments/{experiment_id}"
+        return f"{self.url}/experiments/{_step(experiment_id)}"
 
     def submit(self, document: object, *, idempotency_key: str | None = None) -> JsonObject:
         """Queue an experiment."""
@@ -51,23 +51,23 @@ class Client:
 
     def experiment(self, experiment_id: str) -> JsonObject:
         """All about an experiment but its results."""
-        return self._object("GET", f"/v1/experiments/{experiment_id}")
+        return self._object("GET", f"/v1/experiments/{_step(experiment_id)}")
 
     def results(self, experiment_id: str) -> JsonObject:
         """Its results, partial while it runs."""
-        return self._object("GET", f"/v1/experiments/{experiment_id}/results")
+        return self._object("GET", f"/v1/experiments/{_step(experiment_id)}/results")
 
     def report(self, experiment_id: str) -> bytes:
         """Its report, one HTML file."""
-        return self._answer("GET", f"/experiments/{experiment_id}/report.html").content
+        return self._answer("GET", f"/experiments/{_step(experiment_id)}/report.html").content
 
     def cancel(self, experiment_id: str) -> JsonObject:
         """Ask for its end."""
-        return self._object("POST", f"/v1/experiments/{experiment_id}/cancel")
+        return self._object("POST", f"/v1/experiments/{_step(experiment_id)}/cancel")
 
     def retry(self, experiment_id: str) -> JsonObject:
         """Queue what failed or was cancelled once more."""
-        return self._object("POST", f"/v1/experiments/{experiment_id}/retry")
+        return self._object("POST", f"/v1/experiments/{_step(experiment_id)}/retry")
 
     def experiments(self, limit: int, **filters: Any) -> Iterator[JsonObject]:
         """The newest that pass the filters."""
@@ -108,6 +108,11 @@ class Client:
         if response.status_code not in accepted:
             raise _failure(self.url, response)
         return response
+
+
+def _step(name: str) -> str:
+    """Anything as one step of a path."""
+    return quote(name, safe="")
 
 
 def _require_address(url: str) -> None:

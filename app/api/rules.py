@@ -10,6 +10,7 @@ _OPEN = (
     "GET /readyz",
     # What stands in the source anyway.
     "GET /v1/problems/{slug}",
+    "GET /docs",
     "GET /static/{name:path}",
     # How a browser gets in, and out.
     "GET /login",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.printable import printable
 from app.settings import Settings
 
 if TYPE_CHECKING:
@@ -74,8 +75,20 @@ def database() -> Iterator["Database"]:
 
 
 def say(text: str) -> None:
-    """To stderr: what is no result."""
-    typer.echo(text, err=True)
+    """To stderr: what is no result. Names in it may be anybody's, and a terminal obeys what it is sent."""
+    typer.echo(printable(text, lines=True), err=True)
+
+
+def tell(text: str) -> None:
+    """To stdout: results as text."""
+    typer.echo(printable(text, lines=True))
+
+
+def escape(text: str) -> str:
+    """Text of any origin as `console()` shows it, whatever it holds of rich's markup or a terminal's commands."""
+    from rich.markup import escape as without_markup
+
+    return without_markup(printable(text, lines=True))
 
 
 def console() -> "Console":

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.common import Exit, Url, connect, service_url
+from app.cli.common import Exit, Url, connect, service_url, tell
 from app.errors import Refused, Unreachable
 from app.settings import Settings
 
@@ -53,9 +53,9 @@ def doctor(
         settings = settings.model_copy(update={"worker_command": worker_command})
     missing = False
     for check in _checks(settings, service_url(url)):
-        typer.echo(f"{check.state:7}  {check.name}: {check.detail}")
+        tell(f"{check.state:7}  {check.name}: {check.detail}")
         if check.remedy and check.state is not State.OK:
-            typer.echo(f"         {check.remedy}")
+            tell(f"         {check.remedy}")
         missing |= check.state is State.MISSING
     if missing:
         raise typer.Exit(Exit.TROUBLE)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.common import AsJson, ExperimentId, Url, connect, console
+from app.cli.common import AsJson, ExperimentId, Url, connect, console, tell
 
 
 class StatusFilter(StrEnum):
@@ -38,7 +38,7 @@ def list_experiments(
     elif found:
         console().print(experiment_table(found))
     else:
-        typer.echo("No experiments.")
+        tell("No experiments.")
 
 
 def show(experiment_id: ExperimentId, url: Url = "", as_json: AsJson = False) -> None:
@@ -59,8 +59,8 @@ def cancel(experiment_id: ExperimentId, url: Url = "") -> None:
     """Cancel an experiment; finished trials are kept."""
     with connect(url) as client:
         status = client.cancel(experiment_id)["status"]
-    typer.echo("Asked its worker to stop." if status == "running" else f"The experiment is {status}.")
+    tell("Asked its worker to stop." if status == "running" else f"The experiment is {status}.")
 
 
 def _print_json(document: Any) -> None:
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    tell(json.dumps(document, indent=2, ensure_ascii=False))

@@ -9,11 +9,12 @@ from typing import Any, Protocol, Self
 import typer
 from rich.console import Console, Group
 from rich.live import Live
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
+from app.cli.common import escape
 from app.format import seconds
+from app.printable import printable
 
 Object = dict[str, Any]
 _STEPS = {
@@ -78,7 +79,7 @@ class Lines(AbstractContextManager["Lines"]):
 
     def note(self, text: str) -> None:
         """Print it with the time."""
-        typer.echo(f"{datetime.now(UTC):%H:%M:%S} {text}", err=True)
+        typer.echo(f"{datetime.now(UTC):%H:%M:%S} {printable(text)}", err=True)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -115,8 +116,8 @@ class Bars(AbstractContextManager["Bars"]):
                     self._arms[arm] = self._progress.add_task("", total=blocks)
                 mark = "▶" if now.get("arm") == arm else " "
                 self._progress.update(self._arms[arm], description=f"{mark} {escape(arm)}", completed=done[arm])
-        self._live.update(Group(self._progress, Text(describe(experiment))))
+        self._live.update(Group(self._progress, Text(printable(describe(experiment)))))
 
     def note(self, text: str) -> None:
         """Print it above the bars."""
-        self._live.console.print(Text(text))
+        self._live.console.print(Text(printable(text, lines=True)))

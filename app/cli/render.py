@@ -6,9 +6,9 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from app.cli.common import escape
 from app.cli.progress import place
 from app.format import NOTHING, ago, interval, number, percent, spread
 from app.report.remarks import pairs_of, remarks, verdict_of

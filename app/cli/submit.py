@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from app.cli.common import AsJson, Exit, ExperimentId, Url, connect, console, say
+from app.cli.common import AsJson, Exit, ExperimentId, Url, connect, console, say, tell
 from app.errors import InvalidInput, Refused, Unreachable
 from app.spec.document import Document, load, load_yaml
 
@@ -113,7 +113,7 @@ def _tell(client: "Client", experiment: Object, *, wait: bool, fail_on: list[Fai
     elif as_json:
         _print_json(experiment)
     else:
-        typer.echo(experiment["id"])
+        tell(experiment["id"])
         say(client.page_of(experiment["id"]))
 
 
@@ -203,25 +203,25 @@ def _print_rehearsal(found: Object, as_json: bool) -> None:
         _print_json(found)
         return
     cost = found["cost"]
-    typer.echo(
+    tell(
         f"{cost['trials']} measured trials in the order {cost['order']}, {cost['warmup_trials']} to warm up, "
         f"{cost['engine_starts']} engine starts"
     )
     if cost["estimated_s"] is None:
-        typer.echo(f"No estimate of the time: {cost['reason']}.")
+        tell(f"No estimate of the time: {cost['reason']}.")
     else:
-        typer.echo(f"About {cost['estimated_s']:.0f} s, as experiment {cost['based_on']} took.")
+        tell(f"About {cost['estimated_s']:.0f} s, as experiment {cost['based_on']} took.")
     if cost["detectable_effect_pct"] is not None:
         noise, least = cost["noise_pct"], cost["detectable_effect_pct"]
-        typer.echo(f"It will show differences from {least:.2g} % on: the arms alone vary by {noise:.2g} % per block.")
+        tell(f"It will show differences from {least:.2g} % on: the arms alone vary by {noise:.2g} % per block.")
     for warning in found["warnings"]:
-        typer.echo(f"- {warning}")
+        tell(f"- {warning}")
 
 
 def _print_json(document: Object) -> None:
     import json
 
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    tell(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 # --- waiting -------------------------------------------------------------------------------------------------------

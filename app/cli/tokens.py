@@ -43,9 +43,7 @@ def create(
 @app.command("list")
 def list_tokens() -> None:
     """Every token there ever was."""
-    from rich.markup import escape
-
-    from app.cli.common import console
+    from app.cli.common import console, escape
     from app.cli.render import new_table
     from app.store import tokens
 

@@ -152,3 +152,19 @@ def test_the_doctor_looks_where_the_worker_runs(run: Run, tmp_path: Path, monkey
     assert "missing  worker's Python: /nowhere/python does not run" in run("doctor").out
     outcome = run("doctor", "--worker-command", "/elsewhere/python -m workers")
     assert "missing  worker's Python: /elsewhere/python does not run" in outcome.out
+
+
+def test_a_terminal_is_not_told_what_to_do_by_a_name(served: Run, service: Service) -> None:
+    hostile = "\x1b]0;owned\x07\x1b[31mred\x9b2J"
+    experiment = queue.enqueue(service.db, a_simulated_spec(name=hostile, labels={"x": "hostile"})).experiment_id
+    for command in (
+        ["list", "--label", "x:hostile"],
+        ["list", "--label", "x:hostile", "--json"],
+        ["show", experiment],
+        ["show", experiment, "--json"],
+        ["show", hostile],
+        ["tokens", "revoke", hostile],
+    ):
+        outcome = served(*command)
+        assert not set("\x1b\x07\x9b") & set(outcome.out + outcome.err), command
+    queue.request_cancel(service.db, experiment)
