@@ -108,10 +108,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _give_up(self) -> None:
         self._waiting = None
-        if self._answering:
-            self.transport.close()
-        else:
+        if self._in_head:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT)
+        else:  # an answer to what was not asked would be taken for that to the next request
+            self.transport.close()
 
     def _refuse(self, status: HTTPStatus) -> None:
         self._wait(None)

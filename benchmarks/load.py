@@ -68,7 +68,7 @@ class Connections:
 
 def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
     """A request on the wire."""
-    fields = {"host": "service", "content-length": str(len(body)), "content-type": "application/json"}
+    fields = {"host": "127.0.0.1", "content-length": str(len(body)), "content-type": "application/json"}
     fields |= {name.replace("_", "-"): value for name, value in headers.items()}
     head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + body

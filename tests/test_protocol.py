@@ -97,6 +97,12 @@ def test_a_body_and_an_answer_take_their_time(service: Service) -> None:
         assert any("cancelled" in line for line in lines)
 
 
+def test_a_connection_that_asks_nothing_is_closed_without_a_word(service: Service) -> None:
+    """Browsers open some in advance, and would take a word for the answer to what they ask later."""
+    with connected(service) as one:
+        assert read_to_the_end(one) == b""
+
+
 def test_nonsense_is_a_bad_request(service: Service) -> None:
     with connected(service) as one:
         one.sendall(b"\x16\x03\x01 hello\r\n\r\n")
