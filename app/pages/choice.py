@@ -17,7 +17,7 @@ class Choice(BaseModel):
     metric: str | None = None
     latency: str | None = None
     block: int | None = Field(None, ge=0, le=10_000)
-    arm: list[str] = []
+    arm: list[str] = Field([], max_length=64)
     settings: str | None = None
     seen: str | None = None
 

@@ -23,6 +23,7 @@ from app.store.database import Database
 
 router = PageRouter()
 MOST = 12  # columns
+MOST_NAMED = 64  # each is read from the database
 _STATISTICS = ("p50", "p90", "p99")
 
 
@@ -70,8 +71,8 @@ class Mismatch:
 def compare(
     request: Request,
     db: Db,
-    arm: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI reads it, nobody changes it
-    experiment: Annotated[list[str], Query()] = [],  # noqa: B006
+    arm: Annotated[list[str], Query(max_length=MOST_NAMED)] = [],  # noqa: B006 - FastAPI reads it, nobody changes it
+    experiment: Annotated[list[str], Query(max_length=MOST_NAMED)] = [],  # noqa: B006
 ) -> Response:
     """Columns are arms: those named `id:arm`, and all of every experiment named."""
     wanted = [*arm, *experiment]

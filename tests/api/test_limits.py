@@ -87,6 +87,8 @@ def test_a_query_has_bounds(client: TestClient, query: dict[str, str | list[str]
 def test_the_page_has_them_too(client: TestClient) -> None:
     for query in ({"name": "x" * 49_999}, {"label": " ".join(f"k{n}:v" for n in range(17))}, {"label": "x" * 5000}):
         assert client.get("/experiments", params=query).status_code == 422
+    for name in ("arm", "experiment"):
+        assert client.get("/compare", params={name: [f"n{n}" for n in range(65)]}).status_code == 422
 
 
 def test_sixteen_labels_are_not_too_many(client: TestClient) -> None:
