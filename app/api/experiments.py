@@ -126,7 +126,7 @@ def submit(
     spec = body.read()
     if dry_run:
         return answer(request, _rehearse(db, spec))
-    return _queued(request, db, queue.enqueue(db, spec, idempotency_key=idempotency_key, by=caller.actor))
+    return _queued(request, db, queue.enqueue(db, spec, idempotency_key=caller.own(idempotency_key), by=caller.actor))
 
 
 def _queued(request: Request, db: Db, queued: queue.Enqueued) -> Response:
@@ -257,4 +257,4 @@ def retry(request: Request, db: Db, caller: Who, experiment_id: Id, idempotency_
     """
     named = ExperimentId(experiment_id)
     permit(experiments.get(db, named).spec, config_of(request))
-    return _queued(request, db, queue.retry(db, named, idempotency_key=idempotency_key, by=caller.actor))
+    return _queued(request, db, queue.retry(db, named, idempotency_key=caller.own(idempotency_key), by=caller.actor))

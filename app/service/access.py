@@ -40,6 +40,12 @@ class Caller:
         """As histories name them."""
         return Actor(self.name, self.source)
 
+    def own(self, idempotency_key: str | None) -> str | None:
+        """Their key, apart from the same key of others: who uses it by chance is not to get another's experiment."""
+        return (
+            idempotency_key if idempotency_key is None or self.name == ANONYMOUS else f"{self.name}/{idempotency_key}"
+        )
+
     def may(self, needed: Scope) -> bool:
         """Whether their scope reaches this far."""
         return self.scope is not None and self.scope.covers(needed)

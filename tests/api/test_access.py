@@ -189,6 +189,17 @@ def test_a_write_is_told_with_who_and_from_where(door: Door, db: Database) -> No
     assert experiments.get_item(db, ExperimentId(queued)).submitted_by == "submit"
 
 
+def test_a_key_that_two_have_thought_of_queues_for_both(door: Door) -> None:
+    def queued(scope: Scope) -> tuple[int, str]:
+        headers = bearer(door.secrets[scope]) | {"Idempotency-Key": "nightly"}
+        response = door.client.post(LIST, json=SPEC, headers=headers)
+        return response.status_code, response.json()["id"]
+
+    first, again, other = queued(Scope.SUBMIT), queued(Scope.SUBMIT), queued(Scope.ADMIN)
+    assert (first[0], again, other[0]) == (201, (200, first[1]), 201)
+    assert other[1] != first[1]
+
+
 # --- what a web page elsewhere can make a browser send ---------------------------------------------------------------
 
 
