@@ -24,6 +24,7 @@ from app.stats.estimate import NoEstimate, to_ratio
 from app.stats.paired import compare_paired
 from workers.drivers import make_driver
 from workers.drivers.base import Batch, Rollout
+from workers.heap import freeze_heap
 from workers.workload import Workload
 
 Bare = Callable[[Any, Batch, list[Any]], float]  # driver, requests, their sampling parameters: seconds
@@ -180,6 +181,7 @@ def main() -> None:
     (arm,) = resolve(experiment(arguments, 1)).arms
     driver = make_driver(arm, sleep_mode=False, seed=0)
     started = driver.start()
+    freeze_heap()
     print("| driver | samples x tokens | pairs | bare s | throughput ratio | 95 % interval | pair sd | harness CPU |")
     print("|---|---|---|---|---|---|---|---|", flush=True)
     for samples in arguments.samples:

@@ -38,6 +38,7 @@ from workers.drivers import make_driver
 from workers.drivers.base import Batch, Driver, TrialOutcome
 from workers.engine_config import engine_environment
 from workers.hardware import hardware_identity
+from workers.heap import freeze_heap
 from workers.logs import OwnLog
 from workers.nvml import open_gpus
 from workers.root_cause import root_cause, tail
@@ -97,7 +98,9 @@ class ArmActor:
 
     def _start(self) -> StartedArm:
         self._meter = ConditionsMeter(self._gpus)
-        return self._driver.start()
+        started = self._driver.start()
+        freeze_heap()
+        return started
 
     def encode(self, texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
         """Token ids of each text."""
