@@ -27,7 +27,7 @@ from app.store import trials
 from app.store.database import Database
 from app.store.ids import ExperimentId
 from benchmarks.load import Connections, request
-from tests.e2e.lab import running_lab
+from benchmarks.support.lab import running_lab
 
 POLLERS, PERIOD_S, CONFIDENCE = 50, 1.0, 0.95
 _LOOK_S = 0.05  # how soon pollers notice that a trial has begun

@@ -15,10 +15,10 @@ from statistics import median
 
 from app.store import queue
 from app.store.database import Database
-from tests.builders import a_simulated_spec
-from tests.store.crowd import crowd_in
-from tests.store.helpers import opened
-from tests.store.postgres import running_postgres
+from benchmarks.support.crowd import crowd_in
+from benchmarks.support.databases import running_postgres
+from tests.support.builders import a_simulated_spec
+from tests.support.store import opened
 
 SHORT, LONG, CLAIMS, SUBMISSIONS = 1_000, 100_000, 200, 500
 

@@ -18,10 +18,10 @@ import psutil
 from app.settings import Settings
 from app.store import experiments
 from app.store.ids import ExperimentId
-from tests.e2e.crashes import Scene, Victim, simulated
-from tests.e2e.lab import running_lab
-from tests.live import eventually
-from tests.store.helpers import opened
+from benchmarks.support.crashes import Scene, Victim, simulated
+from benchmarks.support.lab import running_lab
+from benchmarks.support.service import eventually
+from tests.support.store import opened
 
 LEASE_S = 5.0
 PATIENCE_S = 300.0  # without any experiment's end, at which the service is stuck

@@ -22,8 +22,8 @@ from app.store import experiments
 from app.store.database import Database
 from app.supervisor import API_NICENESS
 from benchmarks.load import Connections, Reply, at_rate, request
-from tests.live import Service, serving
-from tests.store.postgres import running_postgres
+from benchmarks.support.databases import running_postgres
+from benchmarks.support.service import Service, serving
 
 SPEC: dict[str, Any] = {
     "name": "sync against async",

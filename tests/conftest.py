@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from app.settings import Settings
 from app.store.database import Database
-from tests.live import Service, serving
+from benchmarks.support.service import Service, serving
 
 # The first example fills caches; on a busy machine that alone can take longer than hypothesis's 200 ms.
 settings.register_profile("unhurried", deadline=None)

@@ -14,8 +14,8 @@ from app.spec.plan import plan_trials
 from app.spec.resolution import resolve
 from app.store import experiments, queue
 from app.store.database import Database
-from tests.api.work import work_off
-from tests.live import ROOT, Service, eventually
+from benchmarks.support.service import ROOT, Service, eventually
+from tests.support.work import work_off
 
 EXAMPLES = ROOT / "examples"
 SPECS = sorted(EXAMPLES.glob("*.yaml"))

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from app.version import VERSION
-from tests.live import ROOT
+from benchmarks.support.service import ROOT
 
 _COST = "import os, {modules}; times = os.times(); print(times.user + times.system)"
 _PACKAGES = "import sys, app.main; print(*{name.partition('.')[0] for name in sys.modules})"

@@ -10,8 +10,8 @@ import pytest
 
 from app import protocol
 from app.store import queue
-from tests.builders import a_simulated_spec
-from tests.live import Service
+from benchmarks.support.service import Service
+from tests.support.builders import a_simulated_spec
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from app.settings import Settings
-from tests.live import Service, serving
+from benchmarks.support.service import Service, serving
 
 
 def threads(service: Service) -> dict[int, int]:

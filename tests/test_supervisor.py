@@ -16,8 +16,8 @@ from app.settings import Settings
 from app.store import queue
 from app.store.database import Database
 from app.supervisor import API_NICENESS, children, listen
-from tests.builders import a_simulated_spec
-from tests.live import ROOT, environment, eventually, free_port
+from benchmarks.support.service import ROOT, environment, eventually, free_port
+from tests.support.builders import a_simulated_spec
 
 
 class Running:

@@ -24,7 +24,7 @@ from app.store.parquet import records_of_table, samples_of_table
 from benchmarks.gpu.budget import Deadline
 from benchmarks.gpu.digest import Evidence
 from benchmarks.gpu.telemetry import parse_smi
-from tests.live import environment, free_port, serving_all
+from benchmarks.support.service import environment, free_port, serving_all
 
 Object = dict[str, Any]
 

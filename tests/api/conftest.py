@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from app.main import create_app
 from app.settings import Settings
 from app.store.database import Database
-from tests.store.postgres import Postgres, running_postgres
+from benchmarks.support.databases import Postgres, running_postgres
 
 
 @pytest.fixture

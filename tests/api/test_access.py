@@ -19,8 +19,8 @@ from app.store.actors import Actor
 from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.tokens import Scope
-from tests.api.specs import SPEC
-from tests.builders import a_simulated_spec
+from tests.support.builders import a_simulated_spec
+from tests.support.specs import SPEC
 
 ROOT = Actor("root", "gpu-7")
 HERE = "http://127.0.0.1:8321"

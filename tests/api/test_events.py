@@ -21,11 +21,11 @@ from app.store import experiments, queue
 from app.store.database import Database
 from app.store.experiments import ExperimentRow
 from app.store.ids import ExperimentId
-from tests.api.specs import SPEC
-from tests.api.work import claim, run_steps
-from tests.builders import a_simulated_spec
-from tests.live import Service, serving
-from tests.store.helpers import expire
+from benchmarks.support.service import Service, serving
+from tests.support.builders import a_simulated_spec
+from tests.support.specs import SPEC
+from tests.support.store import expire
+from tests.support.work import claim, run_steps
 
 HERE = "/v1/experiments"
 Message = tuple[str | None, str, dict[str, Any]]  # id, event, data

@@ -11,9 +11,9 @@ from app.store import experiments, queue
 from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.tables import experiments as table
-from tests.api.specs import SPEC, YAML, a_spec
-from tests.api.work import claim, run_steps, work_off
-from tests.store.helpers import expire, fail
+from tests.support.specs import SPEC, YAML, a_spec
+from tests.support.store import expire, fail
+from tests.support.work import claim, run_steps, work_off
 
 HERE = "/v1/experiments"
 YAML_TYPE = {"Content-Type": "application/yaml"}

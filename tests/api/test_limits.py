@@ -14,9 +14,9 @@ from app.store import queue, tokens
 from app.store.actors import Actor
 from app.store.database import Database
 from app.store.tokens import Scope
-from tests.api.specs import SPEC
-from tests.builders import a_simulated_spec
-from tests.live import Service, eventually, serving
+from benchmarks.support.service import Service, eventually, serving
+from tests.support.builders import a_simulated_spec
+from tests.support.specs import SPEC
 
 LIST = "/v1/experiments"
 

@@ -2,8 +2,8 @@
 
 import re
 
-from tests.api.specs import SPEC
-from tests.live import Service, eventually
+from benchmarks.support.service import Service, eventually
+from tests.support.specs import SPEC
 
 
 def line_with(service: Service, *parts: str) -> dict[str, str]:

@@ -9,9 +9,9 @@ from starlette.testclient import TestClient
 from app.store import experiments, queue
 from app.store.database import Database
 from app.store.tables import experiments as table
-from tests.api.specs import SPEC
-from tests.api.work import claim, work_off
-from tests.builders import a_simulated_spec
+from tests.support.builders import a_simulated_spec
+from tests.support.specs import SPEC
+from tests.support.work import claim, work_off
 
 HERE = "/v1/experiments"
 

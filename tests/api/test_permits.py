@@ -12,7 +12,7 @@ from app.settings import Settings
 from app.spec.parsing import parse_experiment
 from app.store import experiments, queue
 from app.store.database import Database
-from tests.spec.malformed import malformed
+from tests.support.malformed import malformed
 
 ATTACKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "/arms/0/environment/python": ({}, {"environment": {"python": "sh -c id x"}}),

@@ -9,9 +9,9 @@ from starlette.testclient import TestClient
 from app.main import create_app
 from app.settings import Settings
 from app.store.database import Database
-from tests.api.specs import SPEC
-from tests.api.work import work_off
-from tests.store.postgres import Postgres
+from benchmarks.support.databases import Postgres
+from tests.support.specs import SPEC
+from tests.support.work import work_off
 
 HERE = "/v1/experiments"
 

@@ -17,8 +17,8 @@ from app.api.problems import ANSWERED
 from app.errors import Conflict, LeaseLost
 from app.main import create_app
 from app.settings import Settings
-from tests.api.specs import SPEC, a_spec
-from tests.live import Service
+from benchmarks.support.service import Service
+from tests.support.specs import SPEC, a_spec
 
 HERE = "/v1/experiments"
 YAML_TYPE = {"Content-Type": "application/yaml"}

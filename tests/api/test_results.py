@@ -18,9 +18,9 @@ from app.settings import Settings
 from app.spec.experiment import ServiceLevels
 from app.store import queue, trials
 from app.store.database import Database
-from tests.api.specs import SPEC
-from tests.api.work import claim, finish, run_steps, work_off
-from tests.builders import a_record, a_result, an_engine_sample, planned
+from tests.support.builders import a_record, a_result, an_engine_sample, planned
+from tests.support.specs import SPEC
+from tests.support.work import claim, finish, run_steps, work_off
 
 HERE = "/v1/experiments"
 

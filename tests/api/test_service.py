@@ -10,8 +10,8 @@ from app.settings import Settings
 from app.store import workers
 from app.store.database import Database
 from app.version import VERSION
-from tests.api.specs import SPEC
-from tests.api.work import claim
+from tests.support.specs import SPEC
+from tests.support.work import claim
 
 
 def announce(db: Database, worker: str = "gpu-7:1") -> None:

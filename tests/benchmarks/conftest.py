@@ -9,7 +9,7 @@ import pytest
 from app.client import Client
 from app.settings import Settings
 from benchmarks.gpu.service import Lab
-from tests.live import serving
+from benchmarks.support.service import serving
 
 
 @pytest.fixture

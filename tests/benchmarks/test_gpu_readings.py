@@ -17,8 +17,8 @@ from benchmarks.gpu.naps import beside_trials, naps
 from benchmarks.gpu.parts import PARTS, experiment_of
 from benchmarks.gpu.process import failure_of, run_until
 from benchmarks.gpu.telemetry import against_smi, parse_smi, timeline, times
-from tests.builders import a_record, a_trial, an_engine_sample
-from tests.live import eventually
+from benchmarks.support.service import eventually
+from tests.support.builders import a_record, a_trial, an_engine_sample
 
 BEGAN = datetime(2026, 11, 30, 6, 0, 0).timestamp()
 

@@ -21,8 +21,8 @@ from benchmarks.gpu.neighbour import beside, progress_now
 from benchmarks.gpu.parts import Expected, Neighbour, Part, wants
 from benchmarks.gpu.runner import Runner
 from benchmarks.gpu.service import Lab
-from tests.api.work import claim, run_steps, work_off
-from tests.live import eventually
+from benchmarks.support.service import eventually
+from tests.support.work import claim, run_steps, work_off
 
 PART = Part(
     name="simulated",

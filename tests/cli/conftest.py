@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from app.cli import main, submit
-from tests.live import Service
+from benchmarks.support.service import Service
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from app.cli import doctor
 from app.settings import Settings
 from app.store import queue
 from app.store.database import Database
-from tests.api.work import claim, run_steps, work_off
-from tests.builders import a_simulated_spec
+from benchmarks.support.service import Service
 from tests.cli.conftest import Run
-from tests.live import Service
-from tests.store.helpers import expire, fail
+from tests.support.builders import a_simulated_spec
+from tests.support.store import expire, fail
+from tests.support.work import claim, run_steps, work_off
 
 
 def test_help_explains_the_exit_codes(run: Run) -> None:

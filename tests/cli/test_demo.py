@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from app.settings import Settings
-from tests.live import ROOT, environment, eventually, free_port
+from benchmarks.support.service import ROOT, environment, eventually, free_port
 
 SPEC = ROOT / "examples" / "simulated.yaml"
 # Its child has a process group of its own, so that the supervisor does not know it.

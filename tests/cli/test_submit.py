@@ -18,9 +18,9 @@ from app.spec.lifecycle import Failure, Status
 from app.store import queue
 from app.store.database import Database
 from app.store.ids import ExperimentId
-from tests.api.work import claim, finish, run_steps, work_off
+from benchmarks.support.service import Service, eventually
 from tests.cli.conftest import Run
-from tests.live import Service, eventually
+from tests.support.work import claim, finish, run_steps, work_off
 
 SPEC = """\
 name: sync against async

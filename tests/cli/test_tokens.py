@@ -11,8 +11,8 @@ import pytest
 from app.settings import Settings
 from app.store.database import Database
 from app.store.tokens import events_of
+from benchmarks.support.service import ROOT, Service, environment, free_port, serving
 from tests.cli.conftest import Run
-from tests.live import ROOT, Service, environment, free_port, serving
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.lab import Lab, running_lab
+from benchmarks.support.lab import Lab, running_lab
 
 
 @pytest.fixture(scope="package")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.lab import Lab
+from benchmarks.support.lab import Lab
 
 pytestmark = pytest.mark.timeout(500)
 

@@ -23,11 +23,11 @@ from app.measure.records import TrialState
 from app.settings import Settings
 from app.store.experiments import ExperimentRow, get
 from app.store.ids import ExperimentId
-from tests.e2e.crashes import BLOCKS, Scene, Step, Victim, long_at, simulated
-from tests.e2e.lab import OFFLINE, running_lab
-from tests.live import environment, eventually
-from tests.store.helpers import opened
-from tests.store.postgres import running_postgres
+from benchmarks.support.crashes import BLOCKS, Scene, Step, Victim, long_at, simulated
+from benchmarks.support.databases import running_postgres
+from benchmarks.support.lab import OFFLINE, running_lab
+from benchmarks.support.service import environment, eventually
+from tests.support.store import opened
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -10,7 +10,7 @@ import pytest
 from app.spec.experiment import Api, Experiment, OutputKind
 from app.spec.plan import PlannedTrial
 from app.spec.resolution import resolve
-from tests.builders import planned
+from tests.support.builders import planned
 from workers.drivers import make_driver
 from workers.drivers.base import Driver, Rollout
 from workers.workload import Workload

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.e2e.lab import Lab
+from benchmarks.support.lab import Lab
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -10,7 +10,7 @@ import pytest
 from app.errors import Cancelled, EngineStartFailed, NoResources
 from app.spec.experiment import Limits
 from app.spec.resolution import resolve
-from tests.builders import a_simulated_spec
+from tests.support.builders import a_simulated_spec
 from workers import arms
 from workers.arms import Engine
 from workers.cluster import Cluster, Place

@@ -8,9 +8,9 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.e2e.crashes import shared_memory
-from tests.e2e.lab import Lab
-from tests.live import eventually
+from benchmarks.support.crashes import shared_memory
+from benchmarks.support.lab import Lab
+from benchmarks.support.service import eventually
 from workers.processes import title
 
 pytestmark = pytest.mark.timeout(400)

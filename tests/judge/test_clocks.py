@@ -8,8 +8,8 @@ from app.measure.records import Spread, Unseen
 from app.spec.lifecycle import Status
 from app.spec.plan import plan_trials
 from app.spec.resolution import resolve
-from tests.builders import a_spec
 from tests.judge.test_neighbours import QUIET, always, throughput, trials_of
+from tests.support.builders import a_spec
 
 CAPPED = {"power": 85.0, "heat": 0.0}
 HOT = {"power": 0.0, "heat": 60.0}

@@ -16,7 +16,7 @@ from app.spec.experiment import Experiment
 from app.spec.plan import Phase, plan_trials
 from app.spec.resolution import resolve
 from app.stats.paired import PairedResult, compare_paired
-from tests.builders import a_resolved_arm, a_simulated_spec, a_spec, a_trial, some_work
+from tests.support.builders import a_resolved_arm, a_simulated_spec, a_spec, a_trial, some_work
 
 MIRRORED = {
     Verdict.FASTER: Verdict.SLOWER,

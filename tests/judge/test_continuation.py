@@ -9,7 +9,7 @@ from app.measure.metrics import TrialSummary
 from app.measure.records import Conditions, StartedArm
 from app.spec.plan import Phase, PlannedTrial, plan_trials, remaining
 from app.spec.resolution import resolve
-from tests.builders import a_resolved_arm, a_spec, a_trial
+from tests.support.builders import a_resolved_arm, a_spec, a_trial
 
 SPEC = a_spec(plan={"blocks": 4})
 PLAN = plan_trials(SPEC, resolve(SPEC))

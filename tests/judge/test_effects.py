@@ -13,7 +13,7 @@ from app.spec.experiment import Experiment
 from app.spec.lifecycle import Status
 from app.spec.plan import plan_trials
 from app.spec.resolution import resolve
-from tests.builders import a_resolved_arm, a_spec, a_trial, some_work
+from tests.support.builders import a_resolved_arm, a_spec, a_trial, some_work
 
 CACHING = "engine.cache_config.enable_prefix_caching"
 BLOCKS = 4

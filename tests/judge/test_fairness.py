@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.judge.fairness import Fairness, check_fairness
 from app.measure.work import TrialWork, work_of
-from tests.builders import a_record, some_work
+from tests.support.builders import a_record, some_work
 
 ARMS = ("sync", "async")
 

@@ -8,7 +8,7 @@ from app.judge.fingerprint import environment_report, fingerprint, gpus_of
 from app.measure.records import StartedArm
 from app.spec.experiment import Experiment
 from app.spec.resolution import resolve
-from tests.builders import a_resolved_arm, a_spec
+from tests.support.builders import a_resolved_arm, a_spec
 
 HARDWARE: dict[str, object] = {"gpu": "NVIDIA H200", "gpu_count": 1, "cpu": "Xeon", "cpu_cores": 16}
 

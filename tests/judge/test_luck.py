@@ -18,7 +18,7 @@ from app.spec.lifecycle import Status
 from app.spec.plan import plan_trials
 from app.spec.resolution import resolve
 from app.stats.starts import StartValue
-from tests.builders import a_resolved_arm, a_simulated_spec, a_spec, a_trial
+from tests.support.builders import a_resolved_arm, a_simulated_spec, a_spec, a_trial
 
 ONE_ENGINE: list[dict[str, Any]] = [
     {"name": "final", "profile": "vllm-async"},

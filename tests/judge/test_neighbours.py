@@ -10,7 +10,7 @@ from app.judge.conditions import WarningCode, condition_warnings, disturbance
 from app.measure.metrics import TrialSummary
 from app.measure.records import Conditions, GpuConditions, Unseen
 from app.spec.resolution import resolve
-from tests.builders import a_gpu, a_neighbour, a_spec, a_trial
+from tests.support.builders import a_gpu, a_neighbour, a_spec, a_trial
 
 Gpu = Callable[[int], GpuConditions]  # block -> conditions
 

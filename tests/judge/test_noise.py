@@ -14,7 +14,7 @@ from app.spec.lifecycle import Status
 from app.spec.plan import plan_trials
 from app.spec.resolution import resolve
 from app.stats.starts import StartValue
-from tests.builders import a_resolved_arm, a_spec, a_trial
+from tests.support.builders import a_resolved_arm, a_spec, a_trial
 
 
 def test_an_arm_has_the_same_keys_in_an_a_a_and_in_a_comparison() -> None:

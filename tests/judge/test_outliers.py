@@ -7,7 +7,7 @@ from app.judge.conditions import ResultWarning, WarningCode
 from app.judge.outliers import outlier_warnings
 from app.judge.verdict import Comparison
 from app.spec.resolution import resolve
-from tests.builders import a_spec, a_trial
+from tests.support.builders import a_spec, a_trial
 
 STEADY = (100.1, 99.9, 100.0, 100.2, 99.8, 100.1)
 

@@ -10,7 +10,7 @@ from app.judge.parity import CONSEQUENCES, IGNORED, ParityReport, check_parity, 
 from app.measure.records import StartedArm
 from app.spec.engine import EngineSettings
 from app.spec.resolution import ResolvedArm, resolve
-from tests.builders import a_resolved_arm, a_spec
+from tests.support.builders import a_resolved_arm, a_spec
 
 SEQS = "engine.scheduler_config.max_num_seqs"
 

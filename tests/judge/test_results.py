@@ -19,7 +19,7 @@ from app.spec.experiment import Experiment, ServiceLevels
 from app.spec.lifecycle import Failure, Status
 from app.spec.plan import plan_trials
 from app.spec.resolution import resolve
-from tests.builders import (
+from tests.support.builders import (
     a_gpu,
     a_neighbour,
     a_record,

@@ -11,7 +11,7 @@ from app.judge.verdict import Comparison, Verdict
 from app.spec.experiment import Experiment
 from app.spec.lifecycle import Failure, Status
 from app.spec.resolution import resolve
-from tests.builders import a_simulated_spec, a_spec
+from tests.support.builders import a_simulated_spec, a_spec
 
 
 def a_comparison(verdict: Verdict = Verdict.SAME, **changes: Any) -> Comparison:

@@ -7,7 +7,7 @@ import pytest
 from app.judge.taken import NotTaken, contrast, not_read_back, not_taken
 from app.measure.records import StartedArm
 from app.spec.resolution import ResolvedArm, resolve
-from tests.builders import a_resolved_arm, a_spec
+from tests.support.builders import a_resolved_arm, a_spec
 
 # What vLLM 0.32 resolves this project's common defaults to on a CPU.
 ENGINE: dict[str, object] = {

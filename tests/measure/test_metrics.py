@@ -15,7 +15,7 @@ from app.measure.columns import Columns
 from app.measure.metrics import METRICS, Better, Kind, summarise, trial_metrics
 from app.measure.records import Conditions, EngineSample, RequestRecord, TrialState
 from app.spec.experiment import ServiceLevels
-from tests.builders import a_record, a_result, an_engine_sample
+from tests.support.builders import a_record, a_result, an_engine_sample
 
 NO_LEVELS = ServiceLevels()
 

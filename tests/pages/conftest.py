@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 from app.main import create_app
 from app.settings import Settings
 from app.store.database import Database
-from tests.live import Service, serving
-from tests.pages.lab import LEASE_S, Lab, a_lab
+from benchmarks.support.service import Service, serving
+from tests.support.stories import LEASE_S, Lab, a_lab
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = (

@@ -17,8 +17,8 @@ from app.store.ids import ExperimentId
 from app.store.parquet import RECORD_SCHEMA, SAMPLE_SCHEMA, to_parquet
 from app.store.tables import trial_records
 from app.store.tables import trials as table
-from tests.builders import a_trial
-from tests.pages.lab import engine_of, rollout_spec, submitted
+from tests.support.builders import a_trial
+from tests.support.stories import engine_of, rollout_spec, submitted
 
 REQUESTS = 1_000_000
 

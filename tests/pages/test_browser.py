@@ -8,10 +8,10 @@ from playwright.sync_api import Browser, expect
 
 from app.spec.lifecycle import Current, Progress, Status, Step
 from app.store import queue
-from tests.api.work import run_steps
-from tests.live import Service
-from tests.pages.lab import LEASE_S, Lab, finish, simulated_spec, submitted
-from tests.pages.watched import DESK, PHONE, Watched, watched
+from benchmarks.support.service import Service
+from tests.support.browser import DESK, PHONE, Watched, watched
+from tests.support.stories import LEASE_S, Lab, finish, simulated_spec, submitted
+from tests.support.work import run_steps
 
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
 SERIOUS = """

@@ -16,7 +16,7 @@ from app.pages.charts.scale import Linear, Log, around, tick_text
 from app.pages.charts.schedule import MOST_CELLS, Cells, schedule
 from app.pages.charts.sparkline import sparkline
 from app.pages.charts.svg import el
-from tests.pages.lab import HOSTILE
+from tests.support.stories import HOSTILE
 
 
 def a_comparison(

@@ -15,7 +15,7 @@ from app.spec.lifecycle import Status
 from app.store import experiments, queue
 from app.store.ids import ExperimentId
 from app.store.tables import experiments as table
-from tests.pages.lab import HOSTILE, RIGHT_TO_LEFT, STORIES, Lab, simulated_spec, submitted
+from tests.support.stories import HOSTILE, RIGHT_TO_LEFT, STORIES, Lab, simulated_spec, submitted
 
 HTMX = {"HX-Request": "true"}
 STOP = 286

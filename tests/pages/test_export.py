@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from app.cli.entry import app
 from app.errors import Refused, Unreachable
-from tests.live import Service, free_port
-from tests.pages.lab import Lab
+from benchmarks.support.service import Service, free_port
+from tests.support.stories import Lab
 
 
 def test_a_report_is_written_to_a_file(service: Service, lab: Lab, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from app.main import create_app
 from app.settings import Settings
 from app.store import queue
 from app.store.database import Database
-from tests.pages.lab import STORIES, Lab, simulated_spec
 from tests.pages.test_experiment_page import HTMX, page
+from tests.support.stories import STORIES, Lab, simulated_spec
 
 
 def names(text: str) -> list[str]:

@@ -17,8 +17,8 @@ from app.store import experiments, queue, tokens
 from app.store.actors import Actor
 from app.store.database import Database
 from app.store.tokens import Scope
-from tests.builders import a_simulated_spec
 from tests.pages.test_experiment_page import HTMX
+from tests.support.builders import a_simulated_spec
 
 HERE = "http://127.0.0.1:8321"
 OWN = {"Origin": HERE}

@@ -7,8 +7,8 @@ from starlette.testclient import TestClient
 from app.main import create_app
 from app.settings import Settings
 from app.store import workers
-from tests.pages.lab import HOSTILE, Lab
 from tests.pages.test_experiment_page import HTMX, page
+from tests.support.stories import HOSTILE, Lab
 
 
 def test_arms_of_any_experiments_stand_side_by_side(client: TestClient, lab: Lab) -> None:

@@ -9,10 +9,10 @@ from starlette.testclient import TestClient
 from app.pages.assets import FILES, asset_path
 from app.pages.charts.ecdf import MOST_POINTS
 from app.store.ids import ExperimentId
-from tests.live import Service
+from benchmarks.support.service import Service
 from tests.pages.crowd import REQUESTS, a_million_requests
-from tests.pages.lab import Lab
-from tests.pages.watched import watched
+from tests.support.browser import watched
+from tests.support.stories import Lab
 
 FIRST_PAINT = """
 () => new Promise((seen) => new PerformanceObserver((list) => {

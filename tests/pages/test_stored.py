@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.pages.stored import read_results
 from app.spec.lifecycle import Status
 from app.store import experiments
-from tests.pages.lab import Lab
+from tests.support.stories import Lab
 
 KNOWN = {"experiment_id": "e", "status": "succeeded", "complete": True, "simulated": False}
 

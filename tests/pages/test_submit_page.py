@@ -9,8 +9,8 @@ from starlette.testclient import TestClient
 from app.pages.submitting import EXAMPLE
 from app.store import experiments
 from app.store.ids import ExperimentId
-from tests.pages.lab import HOSTILE, Lab
 from tests.pages.test_experiment_page import HTMX, page
+from tests.support.stories import HOSTILE, Lab
 
 OWN = {"Origin": "http://testserver"}
 

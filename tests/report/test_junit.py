@@ -8,7 +8,7 @@ import pytest
 from app.errors import FailureCode
 from app.report import junit
 from app.spec.lifecycle import Failure
-from tests.report.documents import SPEC, a_document
+from tests.support.documents import SPEC, a_document
 
 
 def cases(document: dict[str, Any]) -> dict[str, ElementTree.Element]:

@@ -1,7 +1,7 @@
 """Results as a comment."""
 
 from app.report import markdown
-from tests.report.documents import SPEC, a_document
+from tests.support.documents import SPEC, a_document
 
 
 def test_it_says_what_was_found() -> None:

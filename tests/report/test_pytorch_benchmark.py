@@ -1,7 +1,7 @@
 """Results for the PyTorch benchmark database."""
 
 from app.report import pytorch_benchmark
-from tests.report.documents import RESOLVED, SPEC, a_document
+from tests.support.documents import RESOLVED, SPEC, a_document
 
 
 def test_there_is_a_record_per_arm_and_metric() -> None:

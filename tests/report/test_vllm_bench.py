@@ -8,8 +8,8 @@ import pytest
 from app.measure.columns import Columns
 from app.measure.records import RequestRecord
 from app.report import vllm_bench
-from tests.builders import a_record
-from tests.report.documents import RESOLVED, SPEC, a_document
+from tests.support.builders import a_record
+from tests.support.documents import RESOLVED, SPEC, a_document
 
 LATENCIES = ("ttft", "tpot", "itl", "e2el")
 # 16 samples of 10 tokens in one call: the engine takes 10 ms a token, and all are delivered when the last is done.

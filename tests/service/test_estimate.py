@@ -8,7 +8,7 @@ from app.judge.comparison import compare
 from app.service.estimate import detectable_pct
 from app.spec.plan import Phase, plan_trials
 from app.spec.resolution import resolve
-from tests.builders import a_spec, a_trial
+from tests.support.builders import a_spec, a_trial
 
 ONE_ARM = [{"name": "sync", "profile": "vllm-sync"}]
 THREE_ARMS = [{"name": name, "profile": "vllm-sync"} for name in ("a", "b", "c")]

@@ -14,7 +14,7 @@ from app.store import experiments, queue
 from app.store.database import Database
 from app.store.experiments import ExperimentRow
 from app.store.ids import ExperimentId
-from tests.builders import a_simulated_spec
+from tests.support.builders import a_simulated_spec
 
 FOUND = results.results_of
 

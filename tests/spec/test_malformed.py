@@ -10,7 +10,7 @@ from app.spec.parsing import parse_experiment
 from app.spec.plan import plan_trials
 from app.spec.resolution import resolve
 from app.spec.values import MOST_TRIALS
-from tests.spec.malformed import malformed
+from tests.support.malformed import malformed
 
 CASES = 10_000
 LONGEST_S = 0.1  # of processor time: the machine may be busy

@@ -7,7 +7,7 @@ import pytest
 from app.errors import InvalidInput
 from app.spec.plan import Phase, PlannedTrial, TrialPlan, plan_trials, remaining, repeat_block
 from app.spec.resolution import resolve
-from tests.builders import a_spec
+from tests.support.builders import a_spec
 
 ONE_ENGINE: list[dict[str, Any]] = [
     {"name": "final", "profile": "vllm-async"},

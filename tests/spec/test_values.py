@@ -8,7 +8,7 @@ import pytest
 
 from app.errors import InvalidInput
 from app.spec.parsing import parse_experiment
-from tests.spec.malformed import SCHEMA, Schema, resolved
+from tests.support.malformed import SCHEMA, Schema, resolved
 
 SPEC: dict[str, Any] = {"model": {"preset": "tiny-qwen2"}, "arms": [{"name": "a", "profile": "simulated"}]}
 OTHER_KINDS: dict[str, tuple[object, ...]] = {

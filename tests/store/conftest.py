@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from app.store.database import Database
-from tests.store.helpers import opened
-from tests.store.postgres import Postgres, running_postgres
+from benchmarks.support.databases import Postgres, running_postgres
+from tests.support.store import opened
 
 
 @pytest.fixture(scope="session")

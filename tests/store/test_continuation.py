@@ -8,9 +8,9 @@ from app.store import continuation, experiments, queue, trials
 from app.store.database import Database
 from app.store.queue import Lease
 from app.store.tables import trial_records
-from tests.builders import a_resolved_arm, a_trial
-from tests.store.helpers import claim, expire, fail, start
 from tests.store.test_trials import request_ids, save
+from tests.support.builders import a_resolved_arm, a_trial
+from tests.support.store import claim, expire, fail, start
 
 ARMS = ("sync", "async")
 

@@ -16,9 +16,9 @@ from app.store import experiments, queue
 from app.store.database import Database, Health, revisions
 from app.store.tables import experiments as experiments_table
 from app.store.tables import workers
-from tests.builders import a_simulated_spec
-from tests.store.helpers import LEASE_S, claim, expire, opened, start, submit
-from tests.store.postgres import Postgres
+from benchmarks.support.databases import Postgres
+from tests.support.builders import a_simulated_spec
+from tests.support.store import LEASE_S, claim, expire, opened, start, submit
 
 HEALTHY = Health(reachable=True, migrated=True)
 

@@ -12,7 +12,7 @@ from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.tables import attempts
 from app.store.tables import experiments as table
-from tests.store.helpers import LEASE_S, fail, start, submit
+from tests.support.store import LEASE_S, fail, start, submit
 
 PROGRESS = Progress(step=Step.MEASURING, trials_done=3, trials_total=12, current=Current(arm="sync", block=1))
 

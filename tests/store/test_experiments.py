@@ -13,9 +13,9 @@ from app.store import backlog, experiments, queue
 from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.tables import experiments as table
-from tests.builders import a_simulated_spec
-from tests.store.crowd import crowd_in
-from tests.store.helpers import LEASE_S, NOBODY, claim, fail, start, submit
+from benchmarks.support.crowd import crowd_in
+from tests.support.builders import a_simulated_spec
+from tests.support.store import LEASE_S, NOBODY, claim, fail, start, submit
 
 
 def ids(page: experiments.ExperimentPage) -> list[ExperimentId]:

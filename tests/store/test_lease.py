@@ -10,8 +10,8 @@ from app.spec.lifecycle import Status
 from app.store import continuation, experiments, queue, trials
 from app.store.database import Database
 from app.store.queue import Lease
-from tests.builders import a_resolved_arm, a_result, a_trial
-from tests.store.helpers import A_FAILURE, LEASE_S, claim, expire, start
+from tests.support.builders import a_resolved_arm, a_result, a_trial
+from tests.support.store import A_FAILURE, LEASE_S, claim, expire, start
 
 WRITES: dict[str, Callable[[Database, Lease], object]] = {
     "beat": lambda db, lease: queue.beat(db, lease, LEASE_S),

@@ -11,8 +11,8 @@ from app.errors import Conflict, DatabaseUnavailable, InvalidInput, LeaseLost
 from app.store import experiments, maintenance, queue, trials
 from app.store.database import Database
 from app.store.tables import trial_records
-from tests.builders import a_result, a_trial
-from tests.store.helpers import LEASE_S, claim, start, submit
+from tests.support.builders import a_result, a_trial
+from tests.support.store import LEASE_S, claim, start, submit
 
 # --- retention -----------------------------------------------------------------------------------------------------
 

@@ -23,9 +23,9 @@ from app.store import trials
 from app.store.database import Database, revisions
 from app.store.tables import attempts, experiments, metadata
 from app.store.tables import trials as trial_rows
-from tests.builders import a_result, a_trial, planned
-from tests.store.helpers import opened, start
-from tests.store.postgres import Postgres
+from benchmarks.support.databases import Postgres
+from tests.support.builders import a_result, a_trial, planned
+from tests.support.store import opened, start
 
 ROOT = Path(migrations.__file__).parents[1]
 

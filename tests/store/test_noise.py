@@ -11,7 +11,7 @@ from app.store import queue
 from app.store.database import Database
 from app.store.lease import Lease
 from app.store.noise import keep_noise, noise_anywhere, noise_under
-from tests.builders import a_simulated_spec
+from tests.support.builders import a_simulated_spec
 
 
 def a_claim(db: Database, lease_s: float = 60.0) -> Lease:

@@ -17,7 +17,7 @@ from app.store.parquet import (
     table_of_samples,
     to_parquet,
 )
-from tests.builders import a_record, an_engine_sample
+from tests.support.builders import a_record, an_engine_sample
 
 seconds = st.floats(0, 1e6)
 counts = st.integers(0, 2**31 - 1)

@@ -17,10 +17,10 @@ from app.store import experiments, queue
 from app.store.database import Database
 from app.store.submission import row_of
 from app.store.tables import experiments as table
-from tests.builders import a_simulated_spec
-from tests.live import eventually
+from benchmarks.support.service import eventually
 from tests.store import contenders
-from tests.store.helpers import changes_of, claim, status, submit
+from tests.support.builders import a_simulated_spec
+from tests.support.store import changes_of, claim, status, submit
 
 JOBS, PROCESSES = 2_000, 8
 

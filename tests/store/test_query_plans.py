@@ -9,8 +9,8 @@ from sqlalchemy import event
 
 from app.store import experiments, queue
 from app.store.database import Database
-from tests.store.crowd import crowd_in
-from tests.store.helpers import LEASE_S, opened
+from benchmarks.support.crowd import crowd_in
+from tests.support.store import LEASE_S, opened
 
 QUEUED = 100_000
 

@@ -13,8 +13,8 @@ from app.spec.workload import Fixed, SyntheticPrompts, Workload
 from app.store import experiments, queue
 from app.store.database import Database
 from app.store.tables import experiments as table
-from tests.builders import a_simulated_spec, a_spec
-from tests.store.helpers import A_FAILURE, LEASE_S, NOBODY, changes_of, claim, expire, fail, start, status, submit
+from tests.support.builders import a_simulated_spec, a_spec
+from tests.support.store import A_FAILURE, LEASE_S, NOBODY, changes_of, claim, expire, fail, start, status, submit
 
 # --- submitting ----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from app.spec.lifecycle import Status
 from app.store import queue
 from app.store.database import Database
 from app.store.reaper import Reaper
-from tests.store.helpers import LEASE_S, expire, start, status
+from tests.support.store import LEASE_S, expire, start, status
 
 
 class PatchyDatabase(Database):

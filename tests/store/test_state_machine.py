@@ -18,7 +18,7 @@ from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.queue import Lease
 from app.store.tables import events, experiments, metadata
-from tests.store.helpers import A_FAILURE, LEASE_S, expire, submit
+from tests.support.store import A_FAILURE, LEASE_S, expire, submit
 
 ENDS = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 

@@ -13,8 +13,8 @@ from app.store.database import Database
 from app.store.tables import sessions
 from app.store.tables import tokens as table
 from app.store.tokens import Scope, TokenState, digest_of
-from tests.builders import a_simulated_spec
-from tests.store.helpers import start, submit
+from tests.support.builders import a_simulated_spec
+from tests.support.store import start, submit
 
 ROOT = Actor("root", "gpu-7")
 ANNA = Actor("anna", "192.0.2.7")

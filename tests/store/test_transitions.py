@@ -6,7 +6,7 @@ from app.spec.lifecycle import TRANSITIONS, Status
 from app.store.database import Database
 from app.store.tables import experiments as table
 from app.store.transitions import move
-from tests.store.helpers import NOBODY
+from tests.support.store import NOBODY
 
 
 def test_every_status_has_its_transitions() -> None:

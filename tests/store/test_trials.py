@@ -15,8 +15,8 @@ from app.store.parquet import records_of_table, samples_of_table
 from app.store.queue import Lease
 from app.store.tables import trial_records
 from app.store.tables import trials as trials_table
-from tests.builders import a_gpu, a_neighbour, a_record, a_resolved_arm, a_result, a_trial, an_engine_sample
-from tests.store.helpers import claim, expire, start
+from tests.support.builders import a_gpu, a_neighbour, a_record, a_resolved_arm, a_result, a_trial, an_engine_sample
+from tests.support.store import claim, expire, start
 
 CONDITIONS = Conditions(
     load_before=0.5,

@@ -7,7 +7,7 @@ from sqlalchemy import update
 from app.store import workers
 from app.store.database import Database
 from app.store.tables import workers as table
-from tests.store.helpers import submit
+from tests.support.store import submit
 
 
 def silence(db: Database, worker_id: str, hours: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from app.spec.models import MODELS
 from app.spec.resolution import resolve
-from tests.builders import a_spec
+from tests.support.builders import a_spec
 from workers.engine_config import engine_arguments, engine_environment, flatten, resolved_arm
 
 

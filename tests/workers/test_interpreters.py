@@ -12,8 +12,8 @@ import pytest
 
 from app.errors import EngineStartFailed
 from app.spec.resolution import ResolvedArm, resolve
-from tests.builders import a_simulated_spec, a_spec
-from tests.live import eventually
+from benchmarks.support.service import eventually
+from tests.support.builders import a_simulated_spec, a_spec
 from workers.interpreters import Answer, ask_interpreter, check_interpreters
 
 RIGHT = {"python": platform.python_version(), "ray": version("ray"), "vllm": "0.32.0"}

@@ -6,7 +6,7 @@ import pytest
 
 from app.measure.gpu import GpuProcess, ProcessUse
 from app.measure.records import Unseen
-from tests.workers.recorded_nvml import NO_PERMISSION, NOT_SUPPORTED, NVMLError, RecordedNvml, a_sample
+from tests.support.recorded_nvml import NO_PERMISSION, NOT_SUPPORTED, NVMLError, RecordedNvml, a_sample
 from workers.hardware import hardware_identity
 from workers.nvml import Gpu, open_gpus
 

@@ -8,7 +8,7 @@ import pytest
 from app.errors import EngineStartFailed, InvalidWorkload, NotPermitted
 from app.spec.permits import Permits
 from app.spec.resolution import ResolvedExperiment, resolve
-from tests.builders import a_spec
+from tests.support.builders import a_spec
 from workers.permits import located
 from workers.prompts import open_prompts
 

@@ -20,8 +20,8 @@ import pytest
 from app.errors import Cancelled, InvalidWorkload
 from app.spec.experiment import Limits
 from app.spec.resolution import resolve
-from tests.builders import a_spec
-from tests.live import eventually
+from benchmarks.support.service import eventually
+from tests.support.builders import a_spec
 from workers import prompts
 from workers.prompts import Prompt, open_prompts, read_prompts
 from workers.watch import Watch

@@ -7,8 +7,8 @@ import pytest
 from app.errors import Cancelled, Draining, EngineDied
 from app.measure.records import TrialResult, TrialState
 from app.spec.plan import Phase
-from tests.builders import a_simulated_spec
-from tests.workers.simulated import Run, a_run
+from tests.support.builders import a_simulated_spec
+from tests.support.engines import Run, a_run
 from workers.trials import run_trials
 
 

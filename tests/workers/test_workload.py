@@ -13,7 +13,7 @@ from app.spec.experiment import Experiment
 from app.spec.plan import Phase, PlannedTrial
 from app.spec.resolution import longest, resolve
 from app.spec.workload import Empirical, LogNormal, TokenDistribution, Uniform
-from tests.builders import a_simulated_spec, a_spec, planned
+from tests.support.builders import a_simulated_spec, a_spec, planned
 from workers.drivers.base import Batch
 from workers.watch import Watch
 from workers.workload import Workload, draw

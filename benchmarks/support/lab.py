@@ -11,7 +11,7 @@ import httpx
 import psutil
 
 from app.settings import Settings
-from tests.live import eventually, free_port, log_of, serving_all
+from benchmarks.support.service import eventually, free_port, log_of, serving_all
 from workers.processes import WORKER_MARK, marked, title
 
 _POLL_S = 0.3  # the engines under test share two cores with the service that is asked

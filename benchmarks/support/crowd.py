@@ -5,7 +5,7 @@ from sqlalchemy import insert, text
 from app.store.database import Database
 from app.store.submission import row_of
 from app.store.tables import experiments
-from tests.builders import a_simulated_spec
+from tests.support.builders import a_simulated_spec
 
 
 def crowd_in(db: Database, count: int) -> None:

@@ -19,7 +19,7 @@ from app.settings import Anonymous, Settings
 from app.store.database import Database
 from app.supervisor import listen
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 T = TypeVar("T")
 
 

@@ -6,7 +6,7 @@ from app.judge.results import build_results
 from app.spec.lifecycle import Status
 from app.spec.plan import Phase, plan_trials
 from app.spec.resolution import ResolvedExperiment, resolve
-from tests.builders import a_resolved_arm, a_simulated_spec, a_trial
+from tests.support.builders import a_resolved_arm, a_simulated_spec, a_trial
 
 SPEC = a_simulated_spec(name="sync | async")
 RESOLVED: ResolvedExperiment = resolve(SPEC)

@@ -1,4 +1,4 @@
-"""Make the pictures in docs/images anew: python -m tests.pages.pictures"""
+"""Make the pictures in docs/images anew: python -m tests.support.pictures"""
 
 import tempfile
 from pathlib import Path
@@ -7,10 +7,10 @@ from playwright.sync_api import sync_playwright
 
 from app.settings import Settings
 from app.store.database import Database
-from tests.live import ROOT, serving
+from benchmarks.support.service import ROOT, serving
 from tests.pages.conftest import launched
-from tests.pages.lab import LEASE_S, a_lab
-from tests.pages.watched import DESK, PHONE, watched
+from tests.support.browser import DESK, PHONE, watched
+from tests.support.stories import LEASE_S, a_lab
 
 IMAGES = ROOT / "docs" / "images"
 # name: (path, width, height, scheme, what to scroll to)

@@ -10,8 +10,8 @@ from app.store import queue, trials
 from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.queue import Claim
-from tests.builders import a_resolved_arm
-from tests.workers.simulated import Run, a_run
+from tests.support.builders import a_resolved_arm
+from tests.support.engines import Run, a_run
 from workers.trials import run_trials
 
 LEASE_S = 30.0

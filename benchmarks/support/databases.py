@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 
 from app.store.tables import metadata
-from tests.store.helpers import opened
+from tests.support.store import opened
 
 # The server keeps a lock file in a directory that it chooses when it is imported: below XDG_RUNTIME_DIR if it finds its
 # own there, else one that all users share, where the first of them locks the others out.

@@ -20,9 +20,9 @@ from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.queue import Claim, Lease
 from app.store.tables import experiments as table
-from tests.api.work import run_steps
-from tests.builders import a_resolved_arm, a_spec
-from tests.pages.rollouts import Engine, Work, a_rollout
+from tests.support.builders import a_resolved_arm, a_spec
+from tests.support.rollouts import Engine, Work, a_rollout
+from tests.support.work import run_steps
 
 LEASE_S = 3600.0
 OWNER = "gpu-7-4211"

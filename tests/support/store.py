@@ -15,7 +15,7 @@ from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.queue import Lease
 from app.store.tables import experiments as table
-from tests.builders import a_simulated_spec
+from tests.support.builders import a_simulated_spec
 
 NOBODY = ExperimentId("0" * 16)
 LEASE_S = 30.0

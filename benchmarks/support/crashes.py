@@ -15,8 +15,8 @@ from app.store import experiments, trials
 from app.store.database import Database
 from app.store.experiments import ExperimentItem
 from app.store.ids import ExperimentId
-from tests.e2e.lab import Lab
-from tests.live import eventually
+from benchmarks.support.lab import Lab
+from benchmarks.support.service import eventually
 from workers.processes import marked, title
 
 BLOCKS = 3
