@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 from fastapi import Depends, FastAPI
 from starlette.concurrency import run_in_threadpool
 
-from app.api import catalogue, events, experiments, exports, health, problems, records, results, telemetry, workers
-from app.api.admission import admit
+from app.api import events, experiments, export, health, profiles, requests, results, telemetry, workers
 from app.api.middleware import BodyLimit, HeadAsGet, RequestContext
 from app.api.openapi import DescribedApp
 from app.api.telemetry import Telemetry
+from app.http import problems
+from app.http.admission import admit
 from app.pages.routes import router as pages
 from app.service.access import Gate
 from app.service.allowance import Allowance
@@ -24,9 +25,9 @@ ROUTERS = (
     experiments.router,
     events.router,
     results.router,
-    records.router,
-    exports.router,
-    catalogue.router,
+    requests.router,
+    export.router,
+    profiles.router,
     workers.router,
     health.router,
     telemetry.router,

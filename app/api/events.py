@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.admission import Who
 from app.api.experiments import Id
-from app.api.http import Page, answer
-from app.api.problems import responses
 from app.errors import InvalidInput, NotFound, UnreadableSpec
+from app.http.admission import Who
+from app.http.basics import Page, answer
+from app.http.problems import responses
 from app.service.allowance import Allowance
 from app.service.feed import Feed, Snapshot
 from app.spec.lifecycle import Progress, Status

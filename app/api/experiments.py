@@ -8,9 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.admission import JSON_TYPES, YAML_TYPES, Who, media_type_of, wrong_media_type
-from app.api.http import Db, answer, config_of, etag_of
-from app.api.problems import responses
 from app.api.views import ID, DryRun, ExperimentPage, ExperimentSummary, ExperimentView, plan_view, view_of
 from app.errors import (
     Conflict,
@@ -22,7 +19,10 @@ from app.errors import (
     UnreadableSpec,
     UnsupportedMediaType,
 )
-from app.service.cancelling import cancel as cancel_experiment
+from app.http.admission import JSON_TYPES, YAML_TYPES, Who, media_type_of, wrong_media_type
+from app.http.basics import LONGEST_FILTER, MOST_LABELS, Db, answer, config_of, etag_of
+from app.http.problems import responses
+from app.service.cancellation import cancel as cancel_experiment
 from app.service.estimate import advice, cost_of
 from app.service.permits import permit
 from app.settings import Settings
@@ -152,10 +152,6 @@ def _rehearse(db: Db, spec: Experiment) -> DryRun:
 
 
 # --- looking -------------------------------------------------------------------------------------------------------
-
-
-MOST_LABELS = 16  # each is a subquery
-LONGEST_FILTER = 300  # a label's key and value, or a name, and more
 
 
 class ListParameters(BaseModel):

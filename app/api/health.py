@@ -6,8 +6,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field, JsonValue
 from starlette.responses import Response
 
-from app.api.http import Config, Db
 from app.errors import DatabaseUnavailable
+from app.http.basics import Config, Db
 from app.settings import Settings
 from app.store import workers
 from app.store.database import Database, Health

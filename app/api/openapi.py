@@ -5,10 +5,10 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from app.api.admission import SESSION_COOKIE
-from app.api.problems import Problem, responses
-from app.api.rules import rule_of
 from app.errors import DatabaseUnavailable, Forbidden, FromElsewhere, TooManyRequests, Unauthorized, UnknownHost
+from app.http.admission import SESSION_COOKIE
+from app.http.problems import Problem, responses
+from app.http.rules import rule_of
 from app.spec.experiment import Experiment
 
 DESCRIPTION = """\

@@ -5,9 +5,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.experiments import Id
-from app.api.http import Db, etag_of, unchanged, written
-from app.api.problems import responses
 from app.errors import NotFound, UnreadableSpec
+from app.http.basics import Db, etag_of, unchanged, written
+from app.http.problems import responses
 from app.judge.results import Results
 from app.service.results import read_document
 from app.store import trials

@@ -6,8 +6,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.requests import Request
 
-from app.api.http import Page, link
 from app.errors import InvalidInput
+from app.http.basics import Page, link
 from app.judge.continuation import Continuation
 from app.service.estimate import Cost
 from app.spec.experiment import Experiment

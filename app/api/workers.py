@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.http import Config, Db, Page, answer
-from app.api.problems import responses
+from app.http.basics import Config, Db, Page, answer
+from app.http.problems import responses
 from app.store import workers
 from app.store.workers import Worker
 

@@ -9,9 +9,9 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.http import Db
 from app.errors import NotFound, UnreadableSpec
 from app.format import NOTHING, number, spread
+from app.http.basics import Db
 from app.judge.fingerprint import EnvironmentReport
 from app.judge.results import ArmReport
 from app.measure.metrics import METRICS, Better, Kind

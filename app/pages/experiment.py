@@ -11,9 +11,9 @@ from fastapi import Path
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from app.api.admission import Who
-from app.api.http import Db, config_of
 from app.errors import NotFound
+from app.http.admission import Who
+from app.http.basics import Db, config_of
 from app.judge.results import Results
 from app.judge.verdict import Comparison, Verdict
 from app.pages.arms import SIDE_BY_SIDE, main_measurements, measurements, not_measured, settings_of
@@ -26,7 +26,7 @@ from app.pages.recreate import curl_of, spec_of
 from app.pages.shell import PageRouter, fragment, href, page, unchanged, wants_fragment
 from app.pages.subject import Subject, load
 from app.pages.words import isolated_in, unbroken
-from app.service.cancelling import cancel as cancel_experiment
+from app.service.cancellation import cancel as cancel_experiment
 from app.service.permits import permit
 from app.store import experiments, queue
 from app.store.database import Database

@@ -10,9 +10,8 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.experiments import LONGEST_FILTER, MOST_LABELS
-from app.api.http import Db
 from app.errors import FieldError, InvalidInput
+from app.http.basics import LONGEST_FILTER, MOST_LABELS, Db
 from app.judge.verdict import Verdict
 from app.pages.shell import PageRouter, fragment, page, unchanged, wants_fragment
 from app.spec.lifecycle import Status

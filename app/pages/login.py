@@ -4,8 +4,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from app.api.admission import SESSION_COOKIE, credentials_of
-from app.api.http import Db
+from app.http.admission import SESSION_COOKIE, credentials_of
+from app.http.basics import Db
 from app.pages.forms import Form
 from app.pages.shell import PageRouter, href, page
 from app.service.access import Credentials, Gate

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.http import Config, Db
+from app.http.basics import Config, Db
 from app.pages.shell import PageRouter, fragment, page, wants_fragment
 from app.spec.experiment import DriverOverrides
 from app.spec.models import MODELS

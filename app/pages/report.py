@@ -7,7 +7,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.http import Db
+from app.http.basics import Db
 from app.pages.assets import asset
 from app.pages.choice import Choice
 from app.pages.experiment import Id, Later, later_of, whole

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from app import format
-from app.api.problems import headers_of
 from app.errors import DatabaseUnavailable, RolloutLabError, Unauthorized
+from app.http.problems import headers_of
 from app.pages import words
 from app.pages.assets import asset_path
 from app.version import VERSION

@@ -8,9 +8,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from app.api.admission import Who
-from app.api.http import Config, Db
 from app.errors import InvalidInput, RolloutLabError
+from app.http.admission import Who
+from app.http.basics import Config, Db
 from app.pages.arms import Setting, settings_of
 from app.pages.forms import Form
 from app.pages.recreate import spec_of

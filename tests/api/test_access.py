@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 from httpx2 import Response
 from starlette.testclient import TestClient
 
-from app.api.rules import RULES, rule_of
+from app.http.rules import RULES, rule_of
 from app.main import create_app
 from app.openapi import description
 from app.service import access

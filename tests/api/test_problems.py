@@ -13,8 +13,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from app.api.problems import ANSWERED
 from app.errors import Conflict, LeaseLost
+from app.http.problems import ANSWERED
 from app.main import create_app
 from app.settings import Settings
 from benchmarks.support.service import Service

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from starlette.testclient import TestClient
 
-from app.api.admission import SESSION_COOKIE
+from app.http.admission import SESSION_COOKIE
 from app.main import create_app
 from app.pages.submitting import EXAMPLE
 from app.service import access

@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from app.api import rows
+from app.api import selection as selection_rows
 from app.api.experiments import Id
-from app.api.http import Db, Page, answer, etag_of, unchanged
-from app.api.problems import responses
-from app.api.rows import Download, Selection
+from app.api.selection import Download, Selection
 from app.errors import InvalidInput, NotFound, UnreadableSpec
+from app.http.basics import Db, Page, answer, etag_of, unchanged
+from app.http.problems import responses
 from app.report.perfetto import process_name, trial_events
 from app.store import experiments, trials
 from app.store.database import Database
@@ -148,9 +148,9 @@ def get_requests(
     if (same := unchanged(request, etag)) is not None:
         return same
     if parameters.format is RecordFormat.JSON:
-        found, after = rows.page(db, selection, trials.records_of, parameters.cursor, parameters.limit)
+        found, after = selection_rows.page(db, selection, trials.records_of, parameters.cursor, parameters.limit)
         return answer(request, {"items": found, "next_cursor": after}, etag)
-    response = rows.download(db, selection, Download(parameters.format))
+    response = selection_rows.download(db, selection, Download(parameters.format))
     response.headers["ETag"] = etag
     return response
 
@@ -169,7 +169,7 @@ def get_timeline(
     if (same := unchanged(request, etag)) is not None:
         return same
     if parameters.format is TimelineFormat.JSON:
-        found, after = rows.page(db, selection, trials.timeline_of, parameters.cursor, parameters.limit)
+        found, after = selection_rows.page(db, selection, trials.timeline_of, parameters.cursor, parameters.limit)
         return answer(request, {"items": found, "next_cursor": after}, etag)
     name = f'attachment; filename="{experiment_id}-trace.json"'
     return StreamingResponse(

@@ -12,6 +12,8 @@ from app.settings import Settings
 from app.store.database import Database
 
 JSON = "application/json"
+MOST_LABELS = 16  # of a filter: each is a subquery
+LONGEST_FILTER = 300  # a label's key and value, or a name, and more
 
 
 async def _database(request: Request) -> Database:

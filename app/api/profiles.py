@@ -5,7 +5,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.http import Page, answer
+from app.http.basics import Page, answer
 from app.spec.models import MODELS, ModelPreset
 from app.spec.profiles import PROFILES, Profile
 

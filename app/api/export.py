@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from app.api.experiments import Id
-from app.api.http import Db, etag_of, unchanged
-from app.api.problems import responses
 from app.errors import InvalidInput, NotFound, UnreadableSpec
+from app.http.basics import Db, etag_of, unchanged
+from app.http.problems import responses
 from app.service.results import results_of
 from app.spec.resolution import resolve
 from app.store import experiments, trials

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from fastapi import Depends
 from starlette.requests import Request
 
-from app.api.rules import rule_of
 from app.errors import FromElsewhere, UnknownHost, UnsupportedMediaType
+from app.http.rules import rule_of
 from app.service.access import Caller, Credentials, Gate
 from app.service.allowance import Allowance
 from app.settings import Settings, is_loopback

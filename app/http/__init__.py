@@ -1,0 +1,1 @@
+"""What every route passes and needs, JSON and pages alike."""
