@@ -15,10 +15,8 @@ from statistics import median
 
 from app.store import queue
 from app.store.database import Database
-from benchmarks.support.crowd import crowd_in
-from benchmarks.support.databases import running_postgres
-from tests.support.builders import a_simulated_spec
-from tests.support.store import opened
+from benchmarks.support.crowd import SIMULATED, crowd_in
+from benchmarks.support.databases import opened, running_postgres
 
 SHORT, LONG, CLAIMS, SUBMISSIONS = 1_000, 100_000, 200, 500
 
@@ -48,8 +46,7 @@ def measure(database: str, urls: Iterator[str]) -> Cost:
         for _ in range(CLAIMS):
             for db, taken in times.items():
                 taken.append(_seconds(partial(queue.claim, db, "worker-1", 600)))
-        spec = a_simulated_spec()
-        enqueueing = _seconds(lambda: [queue.enqueue(short, spec) for _ in range(SUBMISSIONS)])
+        enqueueing = _seconds(lambda: [queue.enqueue(short, SIMULATED) for _ in range(SUBMISSIONS)])
     return Cost(database, 1e3 * median(times[short]), 1e3 * median(times[long]), SUBMISSIONS / enqueueing)
 
 

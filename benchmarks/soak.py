@@ -19,9 +19,9 @@ from app.settings import Settings
 from app.store import experiments
 from app.store.ids import ExperimentId
 from benchmarks.support.crashes import Scene, Victim, simulated
+from benchmarks.support.databases import opened
 from benchmarks.support.lab import running_lab
 from benchmarks.support.service import eventually
-from tests.support.store import opened
 
 LEASE_S = 5.0
 PATIENCE_S = 300.0  # without any experiment's end, at which the service is stuck

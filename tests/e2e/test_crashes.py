@@ -24,10 +24,9 @@ from app.settings import Settings
 from app.store.experiments import ExperimentRow, get
 from app.store.ids import ExperimentId
 from benchmarks.support.crashes import BLOCKS, Scene, Step, Victim, long_at, simulated
-from benchmarks.support.databases import running_postgres
+from benchmarks.support.databases import opened, running_postgres
 from benchmarks.support.lab import OFFLINE, running_lab
 from benchmarks.support.service import environment, eventually
-from tests.support.store import opened
 
 pytestmark = pytest.mark.timeout(600)
 

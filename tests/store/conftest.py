@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.store.database import Database
-from benchmarks.support.databases import Postgres, running_postgres
-from tests.support.store import opened
+from benchmarks.support.databases import Postgres, opened, running_postgres
 
 
 @pytest.fixture(scope="session")

@@ -16,9 +16,9 @@ from app.store import experiments, queue
 from app.store.database import Database, Health, revisions
 from app.store.tables import experiments as experiments_table
 from app.store.tables import workers
-from benchmarks.support.databases import Postgres
+from benchmarks.support.databases import Postgres, opened
 from tests.support.builders import a_simulated_spec
-from tests.support.store import LEASE_S, claim, expire, opened, start, submit
+from tests.support.store import LEASE_S, claim, expire, start, submit
 
 HEALTHY = Health(reachable=True, migrated=True)
 

@@ -23,9 +23,9 @@ from app.store import trials
 from app.store.database import Database, revisions
 from app.store.tables import attempts, experiments, metadata
 from app.store.tables import trials as trial_rows
-from benchmarks.support.databases import Postgres
+from benchmarks.support.databases import Postgres, opened
 from tests.support.builders import a_result, a_trial, planned
-from tests.support.store import opened, start
+from tests.support.store import start
 
 ROOT = Path(migrations.__file__).parents[1]
 

@@ -10,7 +10,8 @@ from sqlalchemy import event
 from app.store import experiments, queue
 from app.store.database import Database
 from benchmarks.support.crowd import crowd_in
-from tests.support.store import LEASE_S, opened
+from benchmarks.support.databases import opened
+from tests.support.store import LEASE_S
 
 QUEUED = 100_000
 

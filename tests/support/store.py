@@ -1,8 +1,6 @@
 """What tests of the store share."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import update
@@ -20,16 +18,6 @@ from tests.support.builders import a_simulated_spec
 NOBODY = ExperimentId("0" * 16)
 LEASE_S = 30.0
 A_FAILURE = Failure(code=FailureCode.ENGINE_DIED, detail="the engine core is gone", arm="sync")
-
-
-@contextmanager
-def opened(url: str) -> Iterator[Database]:
-    """A database, and no connection left open afterwards."""
-    db = Database(url)
-    try:
-        yield db
-    finally:
-        db.dispose()
 
 
 def submit(db: Database, **changes: Any) -> ExperimentId:

@@ -20,8 +20,8 @@ from app.spec.resolution import ResolvedArm
 from app.store import experiments, queue, trials
 from app.store.database import Database
 from app.store.experiments import ExperimentRow
+from benchmarks.support.databases import opened
 from tests.support.builders import a_simulated_spec
-from tests.support.store import opened
 from workers import attempt
 from workers.arms import Engine
 from workers.cluster import Cluster
