@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pydantic import Field, JsonValue
 
 from app.judge.blocks import blocks_of, counts
-from app.judge.conditions import ResultWarning, WarningCode
 from app.judge.fingerprint import Identity, identity_of
 from app.measure.metrics import TrialSummary
 from app.measure.records import StartedArm
@@ -14,8 +13,6 @@ from app.spec.experiment import Experiment
 from app.spec.frozen import SpecModel
 from app.spec.plan import TrialPlan
 from app.spec.resolution import ResolvedExperiment
-
-_MOST_NAMED = 5  # differences a warning names before it says how many more there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,31 +99,6 @@ def finished_blocks(trials: Sequence[TrialSummary], plan: TrialPlan) -> set[int]
         for block, by_arm in blocks_of(trials).items()
         if block in planned and all(counts(by_arm.get(arm)) for arm in plan.arms)
     }
-
-
-def continuation_warnings(continuation: Continuation | None) -> Iterator[ResultWarning]:
-    """What a reader should know: not all of it ran on the same engines, or why all of it ran again."""
-    if continuation is None:
-        return
-    for earlier in continuation.taken_over:
-        yield ResultWarning(
-            code=WarningCode.CONTINUED,
-            detail=f"{_named(earlier)} had been finished under the same fingerprint and are part of these results; the "
-            "engines were started anew after them.",
-        )
-    for earlier in continuation.run_again:
-        more = len(earlier.differences) - _MOST_NAMED
-        named = "; ".join(earlier.differences[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
-        yield ResultWarning(
-            code=WarningCode.NOT_CONTINUED,
-            detail=f"{_named(earlier)} had been finished under another fingerprint and are no part of these results: "
-            f"{named}.",
-        )
-
-
-def _named(earlier: EarlierBlocks) -> str:
-    blocks = ", ".join(str(block) for block in earlier.blocks)
-    return f"Blocks {blocks} of attempt {earlier.attempt} of {earlier.experiment_id}"
 
 
 def _identities(

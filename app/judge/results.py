@@ -1,27 +1,32 @@
 """The answer: what `GET /v1/experiments/{id}/results` says, and the sentence that sums it up."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, assert_never
 
 from pydantic import Field, create_model
 
-from app.format import percent
 from app.judge.blocks import blocks_of, why_dropped
-from app.judge.caveats import asked_and_got, result_warnings, work_warnings
 from app.judge.comparison import Comparison, Method, Verdict, compare
-from app.judge.conditions import ResultWarning, WarningCode
-from app.judge.continuation import Continuation, continuation_warnings
+from app.judge.continuation import Continuation
 from app.judge.effects import work_of_arms
 from app.judge.fairness import Fairness
 from app.judge.fingerprint import EnvironmentReport, environment_report
 from app.judge.luck import NoiseFloor
 from app.judge.neighbours import held_back_pct, neighbours_said
-from app.judge.outliers import outlier_warnings
 from app.judge.parity import ParityReport, check_parity
 from app.judge.summary import summary_sentence
 from app.judge.taken import NotTaken, not_read_back, not_taken
-from app.judge.verdict import StartLuck, worst_first
+from app.judge.verdict import worst_first
+from app.judge.warnings import (
+    ResultWarning,
+    warn_of_continuation,
+    warn_of_noise,
+    warn_of_outliers,
+    warn_of_settings,
+    warn_of_trials,
+    warn_of_work,
+)
 from app.measure.metrics import METRICS, STATISTICS, Kind, Metric, TrialSummary
 from app.measure.records import StartedArm, TrialState
 from app.spec.experiment import Experiment
@@ -226,12 +231,12 @@ def build_results(
         explanation=None,
         noise=noise,
         warnings=(
-            *result_warnings(spec, resolved, plan, status, blocks),
-            *asked_and_got(resolved, arms),
-            *work_warnings(fairness, counted),
-            *outlier_warnings(comparisons),
-            *_noise_warnings(comparisons, noise),
-            *continuation_warnings(continuation),
+            *warn_of_trials(spec, resolved, plan, status, blocks),
+            *warn_of_settings(resolved, arms),
+            *warn_of_work(fairness, counted),
+            *warn_of_outliers(comparisons),
+            *warn_of_noise(comparisons, noise),
+            *warn_of_continuation(continuation),
         ),
         continuation=continuation,
         failure=failure,
@@ -254,21 +259,6 @@ def _why_withheld(status: Status) -> str | None:
             return None
         case _:
             assert_never(status)
-
-
-def _noise_warnings(comparisons: Sequence[Comparison], noise: NoiseFloor | None) -> Iterator[ResultWarning]:
-    floor = None if noise is None or noise.starts is None else noise.floor_pct
-    for comparison in comparisons:
-        change = comparison.change_pct
-        told = comparison.verdict in {Verdict.SLOWER, Verdict.FASTER} and comparison.metric == "output_throughput"
-        apart = comparison.start_luck is not StartLuck.SHARED_ENGINE
-        if floor is not None and told and apart and change is not None and abs(change) <= floor:
-            yield ResultWarning(
-                code=WarningCode.WITHIN_NOISE_FLOOR,
-                detail=f"{comparison.metric} differs by {percent(abs(change))}, but equal engines differ by up to "
-                f"{percent(floor)} here (A/A experiments, 95 % of starts): another pair may show the contrary.",
-                arm=comparison.candidate,
-            )
 
 
 def _arm_result(arm: ResolvedArm, trials: Sequence[TrialSummary], arms: Sequence[StartedArm]) -> ArmResult:

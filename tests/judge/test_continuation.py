@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from app.judge.conditions import WarningCode
-from app.judge.continuation import Continuation, Earlier, continuation_of, continuation_warnings, finished_blocks
+from app.judge.continuation import Continuation, Earlier, continuation_of, finished_blocks
+from app.judge.warnings import WarningCode, warn_of_continuation
 from app.measure.metrics import TrialSummary
 from app.measure.records import Conditions, StartedArm
 from app.spec.plan import Phase, PlannedTrial, plan_trials, remaining
@@ -57,7 +57,7 @@ def test_a_block_is_finished_once_every_arm_has_run_in_it_undisturbed() -> None:
 def test_without_finished_blocks_there_is_nothing_to_say() -> None:
     assert found() is None
     assert found(earlier()) is None
-    assert list(continuation_warnings(None)) == []
+    assert list(warn_of_continuation(None)) == []
 
 
 def test_blocks_under_the_same_fingerprint_are_taken_over_and_it_is_said() -> None:
@@ -65,7 +65,7 @@ def test_blocks_under_the_same_fingerprint_are_taken_over_and_it_is_said() -> No
     assert continuation is not None
     assert continuation.blocks == {0, 2}
     assert continuation.run_again == ()
-    (warning,) = continuation_warnings(continuation)
+    (warning,) = warn_of_continuation(continuation)
     assert warning.code is WarningCode.CONTINUED
     assert warning.detail.startswith("Blocks 0, 2 of attempt 1 of an-id had been finished under the same fingerprint")
 
@@ -82,7 +82,7 @@ def test_blocks_under_another_fingerprint_run_again_and_the_difference_is_named(
     assert continuation.blocks == frozenset()
     (old,) = continuation.run_again
     assert old.differences == ("versions.torch was 2.11, is unknown", "versions.vllm was 0.31.0, is 0.32.0")
-    (warning,) = continuation_warnings(continuation)
+    (warning,) = warn_of_continuation(continuation)
     assert warning.code is WarningCode.NOT_CONTINUED
     assert "versions.vllm was 0.31.0, is 0.32.0" in warning.detail
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from app.judge.comparison import Comparison, Verdict, compare
-from app.judge.conditions import WarningCode, condition_warnings, disturbance
+from app.judge.conditions import disturbance
+from app.judge.warnings import WarningCode, warn_of_conditions
 from app.measure.metrics import TrialSummary
 from app.measure.records import Conditions, GpuConditions, Unseen
 from app.spec.resolution import resolve
@@ -68,7 +69,7 @@ def test_a_neighbour_on_any_gpu_of_the_arm_disturbs_it() -> None:
 def test_a_neighbour_that_only_holds_memory_disturbs_nobody_and_is_a_warning() -> None:
     trials = trials_of(always(a_neighbour()), always(a_neighbour()))
     assert throughput(trials).verdict is Verdict.SLOWER
-    (sync, _) = (one for one in condition_warnings(trials) if one.code is WarningCode.NEIGHBOUR)
+    (sync, _) = (one for one in warn_of_conditions(trials) if one.code is WarningCode.NEIGHBOUR)
     assert sync.detail == "On GPU 0 was another process, python3 (pid 4711, 2.0 GiB), in 6 of 6 trials."
 
 

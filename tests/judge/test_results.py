@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from app.errors import FailureCode
 from app.judge.comparison import Verdict
-from app.judge.conditions import WarningCode
 from app.judge.results import ArmResult, Distribution, NoiseFloor, Results, Scalar, build_results
+from app.judge.warnings import WarningCode
 from app.measure.metrics import METRICS, Kind, TrialSummary, summarise
 from app.measure.records import Conditions, HarnessUse, StartedArm, TrialState, Unseen
 from app.spec.experiment import Experiment, ServiceLevels

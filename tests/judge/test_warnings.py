@@ -1,11 +1,10 @@
-"""A block that stands apart is said, not dropped."""
+"""What limits the results is said, and nothing is dropped for it."""
 
 import pytest
 
 from app.judge.comparison import compare
-from app.judge.conditions import ResultWarning, WarningCode
-from app.judge.outliers import outlier_warnings
 from app.judge.verdict import Comparison
+from app.judge.warnings import ResultWarning, WarningCode, warn_of_outliers
 from app.spec.resolution import resolve
 from tests.support.builders import a_spec, a_trial
 
@@ -26,7 +25,7 @@ def compared(candidate: tuple[float, ...]) -> Comparison:
 
 
 def warnings(candidate: tuple[float, ...]) -> list[ResultWarning]:
-    return list(outlier_warnings([compared(candidate)]))
+    return list(warn_of_outliers([compared(candidate)]))
 
 
 def test_blocks_that_agree_need_no_word() -> None:
