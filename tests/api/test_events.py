@@ -177,13 +177,18 @@ def test_listeners_of_one_experiment_share_its_queries(db: Database, monkeypatch
     get = experiments.get
     monkeypatch.setattr(experiments, "get", counted)
 
-    async def listen(feed: Feed) -> list[Status]:
-        return [snapshot.row.item.status async for snapshot in feed.snapshots(experiment)]
+    async def listen(feed: Feed, heard: asyncio.Event) -> list[Status]:
+        statuses = []
+        async for snapshot in feed.snapshots(experiment):
+            statuses.append(snapshot.row.item.status)
+            heard.set()
+        return statuses
 
     async def all_listen() -> list[list[Status]]:
         feed = Feed(db, interval_s=0.05)
-        listeners = [asyncio.create_task(listen(feed)) for _ in range(50)]
-        await asyncio.sleep(0.3)
+        heard = [asyncio.Event() for _ in range(50)]
+        listeners = [asyncio.create_task(listen(feed, event)) for event in heard]
+        await asyncio.gather(*(event.wait() for event in heard))
         await asyncio.to_thread(queue.request_cancel, db, experiment)
         return await asyncio.gather(*listeners)
 

@@ -1,7 +1,6 @@
 """What goes wrong with real engines, and what the user is told."""
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -145,12 +144,25 @@ def test_a_cancel_ends_whatever_runs(lab: Lab, step: str) -> None:
         "in a trial": {"driver": {"pace": 600}},
     }
     experiment_id = lab.submit(model=TINY, arms=[SIMULATED | arms[step]])
-    eventually(lambda: lab.experiment(experiment_id)["status"] == "running", 60.0)
-    time.sleep(3.0)
+    eventually(lambda: is_at(lab, experiment_id, step), 60.0)
     assert lab.http.post(f"/v1/experiments/{experiment_id}/cancel").status_code == 202
     assert lab.ended(experiment_id, within_s=30.0)["status"] == "cancelled"
     assert lab.no_engine_is_left()
-    assert not [p for p in psutil.process_iter() if str(lab.data_dir / "python") in title(p.pid)]
+    assert not asked_interpreters(lab)
+
+
+def asked_interpreters(lab: Lab) -> list[psutil.Process]:
+    return [process for process in psutil.process_iter() if str(lab.data_dir / "python") in title(process.pid)]
+
+
+def is_at(lab: Lab, experiment_id: str, step: str) -> bool:
+    match step:
+        case "checking an interpreter":
+            return bool(asked_interpreters(lab))
+        case "starting":
+            return bool(lab.engine_processes("ray::ArmActor"))
+        case _:
+            return (lab.experiment(experiment_id)["progress"] or {}).get("current") is not None
 
 
 def test_a_start_that_outlives_the_experiment_s_time_names_the_arm_it_was_about(lab: Lab) -> None:

@@ -1,30 +1,18 @@
 """A laboratory behind the real application, in this process and as one of its own; and a browser."""
 
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import structlog
-from playwright.sync_api import Browser, Playwright, sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 from starlette.testclient import TestClient
 
 from app.main import create_app
 from app.settings import Settings
 from app.store.database import Database
 from benchmarks.support.service import Service, serving
+from tests.support.browser import launch
 from tests.support.stories import LEASE_S, Lab, a_lab
-
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -77,14 +65,6 @@ def service(settings: Settings, lab: Lab) -> Iterator[Service]:
 def browser() -> Iterator[Browser]:
     """The system's Chromium, without a window."""
     with sync_playwright() as playwright:
-        found = launched(playwright)
+        found = launch(playwright)
         yield found
         found.close()
-
-
-def launched(playwright: Playwright) -> Browser:
-    """A browser that talks to nobody of its own accord."""
-    path = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if path is None:
-        pytest.fail(f"no browser: the page tests need one of {', '.join(CHROMIUM)}")
-    return playwright.chromium.launch(executable_path=Path(path), args=ARGUMENTS)

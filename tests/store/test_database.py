@@ -2,7 +2,6 @@
 
 import sqlite3
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +16,7 @@ from app.store.database import Database, Health, revisions
 from app.store.tables import experiments as experiments_table
 from app.store.tables import workers
 from benchmarks.support.databases import Postgres, opened
+from benchmarks.support.service import eventually
 from tests.support.builders import a_simulated_spec
 from tests.support.store import LEASE_S, claim, expire, start, submit
 
@@ -298,8 +298,8 @@ def test_a_cancel_request_waits_for_a_claim_under_way(postgres_db: Database) -> 
             running = {"status": "running", "attempt": 1, "owner": "worker-1", "lease_expires_at": postgres_db.now()}
             connection.execute(update(experiments_table).values(running))
             asked = pool.submit(queue.request_cancel, postgres_db, experiment_id)
-            while not connection.execute(text("SELECT count(*) FROM pg_locks WHERE NOT granted")).scalar_one():
-                time.sleep(0.01)
+            waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            eventually(lambda: connection.execute(waiting).scalar_one())
         assert asked.result() is Status.RUNNING
 
     assert queue.beat(postgres_db, lease, LEASE_S).cancel_requested

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from multiprocessing import Pipe, Process, get_context
 from multiprocessing.connection import Connection
@@ -80,8 +79,7 @@ def test_a_stopped_worker_that_wakes_up_finds_its_lease_gone(db: Database, url: 
     assert report.recv() == queue.Lease(experiment_id, 1, "zombie")
 
     eventually(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
-    while not queue.reap(db):
-        time.sleep(0.05)
+    eventually(lambda: queue.reap(db))
     heir = claim(db, "heir")
     os.kill(process.pid, signal.SIGCONT)
 
@@ -97,8 +95,7 @@ def test_a_killed_worker_leaves_its_experiment_to_the_reaper(db: Database, url: 
     report.recv()
 
     process.kill()
-    while not queue.reap(db):
-        time.sleep(0.05)
+    eventually(lambda: queue.reap(db))
 
     assert status(db, experiment_id) is Status.FAILED
     assert changes_of(db, experiment_id) == [

@@ -1,15 +1,28 @@
 """A browser that nobody can talk out of this host, and that keeps a record of what goes wrong."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, Route, expect
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1", None})
 PHONE, DESK = 380, 1440
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 
 
 @dataclass(frozen=True)
@@ -59,3 +72,11 @@ def watched(browser: Browser, width: int = DESK, scheme: Any = "light", **contex
     found.page.on("pageerror", lambda error: found.errors.append(str(error)))
     yield found
     window.close()
+
+
+def launch(playwright: Playwright) -> Browser:
+    """A browser that talks to nobody of its own accord."""
+    path = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if path is None:
+        pytest.fail(f"no browser: the page tests need one of {', '.join(CHROMIUM)}")
+    return playwright.chromium.launch(executable_path=Path(path), args=ARGUMENTS)

@@ -8,8 +8,7 @@ from playwright.sync_api import sync_playwright
 from app.settings import Settings
 from app.store.database import Database
 from benchmarks.support.service import ROOT, serving
-from tests.pages.conftest import launched
-from tests.support.browser import DESK, PHONE, watched
+from tests.support.browser import DESK, PHONE, launch, watched
 from tests.support.stories import LEASE_S, a_lab
 
 IMAGES = ROOT / "docs" / "images"
@@ -37,7 +36,7 @@ def main() -> None:
         db.upgrade()
         ids = {name.replace(" ", "_"): one for name, one in a_lab(db).ids.items()}
         with serving(settings) as service, sync_playwright() as playwright:
-            browser = launched(playwright)
+            browser = launch(playwright)
             for name, (path, width, height, scheme, place) in PICTURES.items():
                 with watched(browser, width, scheme, reduced_motion="reduce") as opened:
                     page = opened.page
