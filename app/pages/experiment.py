@@ -22,7 +22,7 @@ from app.pages.charts.sparkline import sparkline
 from app.pages.choice import Choice, Chosen
 from app.pages.digests import LATENCIES
 from app.pages.figures import FIGURES, MAIN, blocks_with_records
-from app.pages.recreate import curl_of, spec_of
+from app.pages.resubmission import curl_of, spec_of
 from app.pages.shell import PageRouter, fragment, href, page, unchanged, wants_fragment
 from app.pages.subject import Subject, load
 from app.pages.words import isolated_in, unbroken

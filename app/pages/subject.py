@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from app.errors import InvalidInput
 from app.judge.results import Results
 from app.judge.verdict import Comparison
-from app.pages.stored import Reading, read_results
+from app.pages.results_reader import Reading, read_results
 from app.service.results import results_of
 from app.spec.lifecycle import Status
 from app.spec.plan import TrialPlan, plan_trials

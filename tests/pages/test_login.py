@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from app.http.admission import SESSION_COOKIE
 from app.main import create_app
-from app.pages.submitting import EXAMPLE
+from app.pages.submission_form import EXAMPLE
 from app.service import access
 from app.settings import Anonymous, Settings
 from app.store import experiments, queue, tokens

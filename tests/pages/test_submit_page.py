@@ -6,7 +6,7 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
-from app.pages.submitting import EXAMPLE
+from app.pages.submission_form import EXAMPLE
 from app.store import experiments
 from app.store.ids import ExperimentId
 from tests.pages.test_experiment_page import HTMX, page

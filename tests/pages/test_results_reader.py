@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from app.pages.stored import read_results
+from app.pages.results_reader import read_results
 from app.spec.lifecycle import Status
 from app.store import experiments
 from tests.support.stories import Lab

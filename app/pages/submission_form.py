@@ -13,7 +13,7 @@ from app.http.admission import Who
 from app.http.basics import Config, Db
 from app.pages.arms import Setting, settings_of
 from app.pages.forms import Form
-from app.pages.recreate import spec_of
+from app.pages.resubmission import spec_of
 from app.pages.shell import PageRouter, fragment, href, page, wants_fragment
 from app.pages.subject import load as load_subject
 from app.service.estimate import Cost, advice, cost_of
