@@ -18,6 +18,7 @@ from app.store import queue
 from app.store.database import Database
 from app.store.ids import ExperimentId
 from workers import processes
+from workers.arms import RemoteEngine
 from workers.attempt import run_experiment
 from workers.cluster import Cluster
 from workers.engine_config import software_versions
@@ -98,7 +99,7 @@ class Worker:
             self._watch.drain()
         log.info("experiment claimed", name=claim.spec.name)
         try:
-            run_experiment(self._db, self._cluster, self._settings, claim, self._watch)
+            run_experiment(self._db, self._cluster, self._settings, claim, self._watch, make_engine=RemoteEngine)
         except Exception as error:
             log.exception("experiment broke the worker's code")
             self._fail(claim, error)

@@ -157,7 +157,7 @@ class ArmActor:
             raise EngineDied(f"{type(error).__name__}: {error}") from None
 
 
-class Engine:
+class RemoteEngine:
     """The worker's handle on an ArmActor: blocking calls that a Watch can end.
 
     The actor loads vLLM from the moment the handle exists, so that engines made together load together.

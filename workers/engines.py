@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Self
+from typing import Protocol, Self
 
 from app.errors import ExperimentFailure
 from app.judge.parity import start_changes
@@ -11,17 +11,46 @@ from app.measure.records import StartedArm
 from app.spec.experiment import Residency
 from app.spec.plan import TrialPlan
 from app.spec.resolution import ResolvedArm
-from workers.arms import Engine
+from workers.trials import RunningEngine
 from workers.watch import Watch
 
-StartEngine = Callable[[ResolvedArm, bool], Engine]  # settings, sleep mode
+
+class Engine(RunningEngine, Protocol):
+    """What the engines of an experiment need of one of them: calls that last until they are done."""
+
+    def begin_start(self) -> None:
+        """Have the engine start; ``start`` waits for it."""
+        ...
+
+    def start(self, watch: Watch) -> StartedArm:
+        """Start the engine and wait for it."""
+        ...
+
+    def encode(self, texts: tuple[str, ...], watch: Watch) -> tuple[tuple[int, ...], ...]:
+        """Token ids of each text, by the engine's tokenizer."""
+        ...
+
+    def sleep(self, watch: Watch) -> None:
+        """Free the GPU's memory."""
+        ...
+
+    def wake(self, watch: Watch) -> None:
+        """Undo ``sleep``."""
+        ...
+
+    def kill(self) -> None:
+        """End every process of the engine, whatever they are doing."""
+        ...
+
+
+NewEngine = Callable[[ResolvedArm, bool], Engine]  # settings, sleep mode
 
 
 class Engines(AbstractContextManager["Engines"]):
     """The engines behind the arms of a plan. Arms that differ in driver settings only share one."""
 
     def __init__(
-        self, plan: TrialPlan, arms: tuple[ResolvedArm, ...], new_engine: StartEngine, on_gpu: bool, watch: Watch
+        self, plan: TrialPlan, arms: tuple[ResolvedArm, ...], new_engine: NewEngine, on_gpu: bool, watch: Watch
     ) -> None:
         self._settings = {arm.name: arm for arm in arms}
         self._leader = {name: group[0] for group in plan.engines for name in group}

@@ -12,7 +12,7 @@ from app.spec.experiment import Limits
 from app.spec.resolution import resolve
 from tests.support.builders import a_simulated_spec
 from workers import arms
-from workers.arms import Engine
+from workers.arms import RemoteEngine
 from workers.cluster import Cluster, Place
 from workers.watch import Watch
 
@@ -38,10 +38,10 @@ def place(cluster: Cluster, watch: Watch) -> Iterator[Place]:
         yield found
 
 
-def an_engine(place: Place, directory: Path, python: str) -> Engine:
+def an_engine(place: Place, directory: Path, python: str) -> RemoteEngine:
     arm: dict[str, Any] = {"name": "odd", "profile": "simulated", "environment": {"python": python}}
     (settings,) = resolve(a_simulated_spec(arms=[arm])).arms
-    return Engine(settings, place, sleep_mode=False, seed=0, logs_dir=directory)
+    return RemoteEngine(settings, place, sleep_mode=False, seed=0, logs_dir=directory)
 
 
 def a_shell(directory: Path) -> str:
@@ -90,7 +90,7 @@ def test_a_node_that_does_not_answer_is_not_waited_for(place: Place, watch: Watc
 
 def test_a_log_goes_with_an_engine_that_ended_well(place: Place, watch: Watch, tmp_path: Path) -> None:
     (settings,) = resolve(a_simulated_spec(arms=[{"name": "fine", "profile": "simulated"}])).arms
-    engine = Engine(settings, place, sleep_mode=False, seed=0, logs_dir=tmp_path / "logs")
+    engine = RemoteEngine(settings, place, sleep_mode=False, seed=0, logs_dir=tmp_path / "logs")
     engine.start(watch)
     assert len(list((tmp_path / "logs").iterdir())) == 1
     engine.kill()

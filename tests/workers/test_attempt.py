@@ -4,10 +4,12 @@ import dataclasses
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar
 
 import pytest
 
@@ -21,15 +23,17 @@ from app.store import experiments, queue, trials
 from app.store.database import Database
 from app.store.experiments import ExperimentRow
 from benchmarks.support.databases import opened
+from benchmarks.support.service import ROOT
 from tests.support.builders import a_simulated_spec
-from workers import attempt
-from workers.arms import Engine
-from workers.cluster import Cluster
+from workers.attempt import run_experiment
 from workers.drivers.base import Batch, TrialOutcome
 from workers.drivers.simulated import SimulatedEngine
+from workers.engines import Engine
 from workers.watch import Watch
 
 SEQS = "engine.scheduler_config.max_num_seqs"
+
+T = TypeVar("T")
 
 
 class EngineInThisProcess:
@@ -46,6 +50,16 @@ class EngineInThisProcess:
         del watch
         return dataclasses.replace(self._engine.start(), config=self._config)
 
+    def encode(self, texts: tuple[str, ...], watch: Watch) -> tuple[tuple[int, ...], ...]:
+        del watch
+        return self._engine.encode(texts)
+
+    def sleep(self, watch: Watch) -> None:
+        """There is no GPU to take turns on."""
+
+    def wake(self, watch: Watch) -> None:
+        """It never slept."""
+
     def rollout(
         self, batch: Batch, settings: DriverSettings, reset: bool, watch: Watch, grace_s: float
     ) -> TrialOutcome:
@@ -57,6 +71,14 @@ class EngineInThisProcess:
         """Nothing outlives it."""
 
 
+class Here:
+    """This process."""
+
+    def ask(self, function: Callable[..., T], *arguments: object, within_s: float) -> T:
+        del within_s
+        return function(*arguments)
+
+
 class NoCluster:
     """A host without Ray."""
 
@@ -66,9 +88,9 @@ class NoCluster:
         """There is nothing to connect to."""
 
     @contextmanager
-    def reserve(self, gpus: int, check: Callable[[], None]) -> Iterator[None]:
+    def reserve(self, gpus: int, check: Callable[[], None]) -> Iterator[Here]:
         del gpus, check
-        yield
+        yield Here()
 
 
 @pytest.fixture
@@ -82,24 +104,21 @@ Ran = Callable[..., ExperimentRow]
 
 
 @pytest.fixture
-def ran(db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
+def ran(db: Database, tmp_path: Path) -> Ran:
     """Queue a spec, claim it, run it; `configs` holds what an arm's engine resolves to."""
 
     def run(spec: Experiment, configs: dict[str, dict[str, object]] | None = None) -> ExperimentRow:
         found = configs or {}
 
-        def starter(
-            place: object, as_started: object, seed: int, logs_dir: Path
-        ) -> Callable[[ResolvedArm, bool], Engine]:
-            del place, as_started, logs_dir
-            return lambda arm, _: cast(Engine, EngineInThisProcess(arm, seed, found.get(arm.name, {})))
+        def make_engine(arm: ResolvedArm, place: Here, sleep_mode: bool, seed: int, logs_dir: Path) -> Engine:
+            del place, sleep_mode, logs_dir
+            return EngineInThisProcess(arm, seed, found.get(arm.name, {}))
 
-        monkeypatch.setattr(attempt, "_starter", starter)
         queue.enqueue(db, spec)
         claim = queue.claim(db, "worker", 30.0)
         assert claim is not None
         settings = Settings(data_dir=tmp_path, data_roots=str(tmp_path))
-        attempt.run_experiment(db, cast(Cluster, NoCluster()), settings, claim, Watch(spec.limits))
+        run_experiment(db, NoCluster(), settings, claim, Watch(spec.limits), make_engine=make_engine)
         return experiments.get(db, claim.lease.experiment_id)
 
     return run
@@ -225,3 +244,8 @@ def test_what_the_worker_s_operator_does_not_allow_is_not_run_however_it_came_in
     assert said in row.item.failure.detail
     assert "a-planted-secret" not in json.dumps(row.results)
     assert trials.arms_of(db, row.item.id) == ()
+
+
+def test_an_attempt_is_made_where_no_ray_is_installed() -> None:
+    script = "import sys; sys.modules['ray'] = None; import workers.attempt, workers.engines, workers.trials"
+    subprocess.run([sys.executable, "-c", script], check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})

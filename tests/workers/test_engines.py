@@ -8,8 +8,7 @@ from app.measure.records import StartedArm
 from app.spec.experiment import Experiment
 from app.spec.plan import TrialPlan, plan_trials
 from app.spec.resolution import ResolvedArm, resolve
-from workers.arms import Engine
-from workers.engines import Engines
+from workers.engines import Engine, Engines
 from workers.watch import Watch
 
 TWO_ENGINES = [{"name": "sync", "profile": "vllm-sync"}, {"name": "async", "profile": "vllm-async"}]
