@@ -6,7 +6,19 @@ from contextlib import asynccontextmanager
 from fastapi import Depends, FastAPI
 from starlette.concurrency import run_in_threadpool
 
-from app.api import events, experiments, export, health, profiles, requests, results, telemetry, workers
+from app.api import (
+    events,
+    experiments,
+    export,
+    health,
+    models,
+    profiles,
+    requests,
+    results,
+    telemetry,
+    timeline,
+    workers,
+)
 from app.api.middleware import BodyLimit, HeadAsGet, RequestContext
 from app.api.openapi import DescribedApp
 from app.api.telemetry import Telemetry
@@ -26,8 +38,10 @@ ROUTERS = (
     events.router,
     results.router,
     requests.router,
+    timeline.router,
     export.router,
     profiles.router,
+    models.router,
     workers.router,
     health.router,
     telemetry.router,

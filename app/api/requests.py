@@ -1,27 +1,32 @@
-"""Request records and engine state of measured trials."""
+"""Request records of measured trials: a page, a stream or a file at a time."""
 
+import csv
+import io
 import json
+import tempfile
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from app.api import selection as selection_rows
 from app.api.experiments import Id
-from app.api.selection import Download, Selection
+from app.api.selection import RowParameters, Tables, TrialRow, list_rows, name_trial, read_page, select
 from app.errors import InvalidInput, NotFound, UnreadableSpec
-from app.http.basics import Db, Page, answer, etag_of, unchanged
+from app.http.basics import Db, Page, answer, unchanged
 from app.http.problems import responses
-from app.report.perfetto import process_name, trial_events
-from app.store import experiments, trials
-from app.store.database import Database
-from app.store.ids import ExperimentId
+from app.store import trials
+from app.store.trials import StoredTrial
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 router = APIRouter(prefix="/v1/experiments", tags=["experiments"])
+
+_CHUNK = 1 << 16
 
 
 class RecordFormat(StrEnum):
@@ -33,21 +38,7 @@ class RecordFormat(StrEnum):
     PARQUET = "parquet"
 
 
-class TimelineFormat(StrEnum):
-    """How the engines' state comes."""
-
-    JSON = "json"
-    PERFETTO = "perfetto"
-
-
-class _Row(BaseModel):
-    attempt: int = Field(description="The attempt.", examples=[1])
-    trial: int = Field(description="Slot of the trial, from 0.", examples=[3])
-    block: int = Field(description="Its block, from 0.", examples=[1])
-    arm: str = Field(description="Its arm.", examples=["async"])
-
-
-class RecordRow(_Row):
+class RecordRow(TrialRow):
     """One generated sample. Times are seconds since the trial began; null is unknown."""
 
     request_id: str = Field(description="Its name.", examples=["0-3-1"])
@@ -73,54 +64,17 @@ class RecordRow(_Row):
     )
 
 
-class SampleRow(_Row):
-    """The engine's state after one of its steps."""
-
-    at_s: float = Field(description="Seconds since the trial began.", examples=[0.31])
-    running: int = Field(description="Requests that run.", examples=[32])
-    waiting: int = Field(description="Requests that wait.", examples=[0])
-    kv_cache_usage_pct: float = Field(description="Use of the KV cache, percent.", examples=[12.5])
-    prompt_tokens: int = Field(description="Prompt tokens of the step.", examples=[0])
-    output_tokens: int = Field(description="Tokens generated in the step.", examples=[32])
-    preemptions: int = Field(description="Requests preempted in the step.", examples=[0])
-
-
 class RecordPage(Page):
     """Request records, in the order of the trials."""
 
     items: tuple[RecordRow, ...] = Field(description="The records of this page.")
 
 
-class SamplePage(Page):
-    """Engine state, in the order of the trials."""
-
-    items: tuple[SampleRow, ...] = Field(description="The samples of this page.")
-
-
-class _RowParameters(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    arm: str | None = Field(None, max_length=300, description="Only this arm.", examples=["async"])
-    trial: int | None = Field(None, ge=0, description="Only this trial, by its slot.", examples=[3])
-    cursor: str | None = Field(None, max_length=300, description="`next_cursor` of the page before (`json` only).")
-    limit: int = Field(1000, ge=1, le=10_000, description="Most rows of a page (`json` only).", examples=[1000])
-
-
-class RecordParameters(_RowParameters):
+class RecordParameters(RowParameters):
     """Which request records, and how."""
 
     format: RecordFormat = Field(
         RecordFormat.JSON, description="`json` comes in pages, the others whole.", examples=["csv"]
-    )
-
-
-class TimelineParameters(_RowParameters):
-    """Which engine state, and how."""
-
-    format: TimelineFormat = Field(
-        TimelineFormat.JSON,
-        description="`json` comes in pages; `perfetto` whole, with the requests, as ui.perfetto.dev opens it.",
-        examples=["perfetto"],
     )
 
 
@@ -144,64 +98,90 @@ def get_requests(
     request: Request, db: Db, experiment_id: Id, parameters: Annotated[RecordParameters, Query()]
 ) -> Response:
     """One row per generated sample of the current attempt's measured trials."""
-    selection, etag = _selection(db, experiment_id, parameters)
+    selection, etag = select(db, experiment_id, parameters)
     if (same := unchanged(request, etag)) is not None:
         return same
     if parameters.format is RecordFormat.JSON:
-        found, after = selection_rows.page(db, selection, trials.records_of, parameters.cursor, parameters.limit)
+        found, after = read_page(db, selection, trials.records_of, parameters.cursor, parameters.limit)
         return answer(request, {"items": found, "next_cursor": after}, etag)
-    response = selection_rows.download(db, selection, Download(parameters.format))
-    response.headers["ETag"] = etag
-    return response
+    selection.trials(db)  # is refused before the first byte is sent
+    name = f'attachment; filename="{experiment_id}-requests.{parameters.format}"'
+    headers = {"ETag": etag, "Content-Disposition": name}
+    tables = selection.tables(db, trials.records_of)
+    match parameters.format:
+        case RecordFormat.NDJSON:
+            return StreamingResponse(_write_ndjson(tables), media_type="application/x-ndjson", headers=headers)
+        case RecordFormat.CSV:
+            return StreamingResponse(_write_csv(tables), media_type="text/csv; charset=utf-8", headers=headers)
+        case RecordFormat.PARQUET:
+            return _answer_parquet(tables, headers)
+        case _:
+            assert_never(parameters.format)
 
 
-@router.get(
-    "/{experiment_id}/timeline",
-    summary="Engine state over time",
-    response_model=SamplePage,
-    responses=responses(NotFound, UnreadableSpec, InvalidInput),
-)
-def get_timeline(
-    request: Request, db: Db, experiment_id: Id, parameters: Annotated[TimelineParameters, Query()]
-) -> Response:
-    """What every engine ran, step by step, in the current attempt's measured trials."""
-    selection, etag = _selection(db, experiment_id, parameters)
-    if (same := unchanged(request, etag)) is not None:
-        return same
-    if parameters.format is TimelineFormat.JSON:
-        found, after = selection_rows.page(db, selection, trials.timeline_of, parameters.cursor, parameters.limit)
-        return answer(request, {"items": found, "next_cursor": after}, etag)
-    name = f'attachment; filename="{experiment_id}-trace.json"'
+def _write_ndjson(tables: Tables) -> Iterator[str]:
+    for trial, table in tables:
+        for rows in _read_batches(trial, table):
+            yield "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+
+
+def _write_csv(tables: Tables) -> Iterator[str]:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, _schema().names, lineterminator="\n")
+    writer.writeheader()
+    yield text.getvalue()
+    for trial, table in tables:
+        for rows in _read_batches(trial, table):
+            text.seek(0)
+            text.truncate()
+            writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
+            yield text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value, separators=(",", ":")) if isinstance(value, list) else value
+
+
+def _answer_parquet(tables: Tables, headers: dict[str, str]) -> Response:
+    import pyarrow.parquet as pq
+
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the response has been sent
+    try:
+        with pq.ParquetWriter(file, _schema(), compression="zstd") as writer:
+            for trial, table in tables:
+                writer.write_table(_add_trial(trial, table))
+    except BaseException:
+        file.close()
+        raise
+    size = file.tell()
+    file.seek(0)
     return StreamingResponse(
-        _trace(db, selection), media_type="application/json", headers={"ETag": etag, "Content-Disposition": name}
+        _read_chunks(file), media_type="application/vnd.apache.parquet", headers=headers | {"Content-Length": str(size)}
     )
 
 
-def _selection(db: Database, experiment_id: str, parameters: _RowParameters) -> tuple[Selection, str]:
-    row = experiments.get(db, ExperimentId(experiment_id))
-    etag = etag_of(type(parameters).__name__, experiment_id, row.etag, parameters.model_dump_json())
-    return Selection(row, parameters.arm, parameters.trial), etag
+def _read_chunks(file: Any) -> Iterator[bytes]:
+    with file:
+        while chunk := file.read(_CHUNK):
+            yield chunk
 
 
-def _trace(db: Database, selection: Selection) -> Iterator[str]:
-    """The trace's JSON, a trial at a time."""
-    yield '{"displayTimeUnit":"ms","traceEvents":['
-    separator = ""
-    for events in _trace_events(db, selection):
-        yield separator + ",".join(json.dumps(event, separators=(",", ":")) for event in events)
-        separator = ","
-    yield "]}"
+def _read_batches(trial: StoredTrial, table: "pa.Table") -> Iterator[list[dict[str, Any]]]:
+    for start in range(0, len(table), 1000):
+        yield list_rows(trial, table.slice(start, 1000))
 
 
-def _trace_events(db: Database, selection: Selection) -> Iterator[list[dict[str, Any]]]:
-    from app.store.parquet import records_of_table, samples_of_table
+def _schema() -> "pa.Schema":
+    import pyarrow as pa
 
-    numbers = {arm.name: number for number, arm in enumerate(selection.experiment.spec.arms, start=1)}
-    yield [process_name(number, arm) for arm, number in numbers.items()]
-    chosen = selection.trials(db)
-    began_s = min((trial.started_at for trial in chosen), default=0.0)
-    for trial in chosen:
-        slot = trial.planned.slot
-        samples = [s for _, table in selection.tables(db, trials.timeline_of, slot) for s in samples_of_table(table)]
-        requests = [r for _, table in selection.tables(db, trials.records_of, slot) for r in records_of_table(table)]
-        yield list(trial_events(numbers[trial.planned.arm], trial, began_s, samples, requests))
+    from app.store.parquet import RECORD_SCHEMA
+
+    kinds = {"attempt": pa.int32(), "trial": pa.int32(), "block": pa.int32(), "arm": pa.string()}
+    return pa.schema([*(pa.field(name, kind, nullable=False) for name, kind in kinds.items()), *RECORD_SCHEMA])
+
+
+def _add_trial(trial: StoredTrial, table: "pa.Table") -> "pa.Table":
+    import pyarrow as pa
+
+    columns = {name: [value] * len(table) for name, value in name_trial(trial).items()}
+    return pa.table(columns | {name: table[name] for name in table.column_names}, schema=_schema())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from app.api import events, health, profiles, requests, views, workers
+from app.api import events, health, models, profiles, requests, selection, timeline, views, workers
 from app.http import problems
 from app.openapi import TARGET, description
 from app.service import estimate
@@ -62,7 +62,19 @@ def test_every_parameter_and_field_is_described(document: dict[str, Any]) -> Non
 def test_every_plain_field_of_an_answer_has_an_example() -> None:
     bare = [
         f"{model.__name__}.{name}"
-        for module in (estimate, events, health, problems, profiles, requests, views, workers)
+        for module in (
+            estimate,
+            events,
+            health,
+            models,
+            problems,
+            profiles,
+            requests,
+            selection,
+            timeline,
+            views,
+            workers,
+        )
         for model in vars(module).values()
         if isinstance(model, type) and issubclass(model, BaseModel) and model.__module__ == module.__name__
         for name, field in model.model_fields.items()

@@ -1,0 +1,104 @@
+"""Engine state over the time of measured trials."""
+
+import json
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from app.api.experiments import Id
+from app.api.selection import RowParameters, Selection, TrialRow, read_page, select
+from app.errors import InvalidInput, NotFound, UnreadableSpec
+from app.http.basics import Db, Page, answer, unchanged
+from app.http.problems import responses
+from app.report.perfetto import process_name, trial_events
+from app.store import trials
+from app.store.database import Database
+
+router = APIRouter(prefix="/v1/experiments", tags=["experiments"])
+
+
+class TimelineFormat(StrEnum):
+    """How the engines' state comes."""
+
+    JSON = "json"
+    PERFETTO = "perfetto"
+
+
+class SampleRow(TrialRow):
+    """The engine's state after one of its steps."""
+
+    at_s: float = Field(description="Seconds since the trial began.", examples=[0.31])
+    running: int = Field(description="Requests that run.", examples=[32])
+    waiting: int = Field(description="Requests that wait.", examples=[0])
+    kv_cache_usage_pct: float = Field(description="Use of the KV cache, percent.", examples=[12.5])
+    prompt_tokens: int = Field(description="Prompt tokens of the step.", examples=[0])
+    output_tokens: int = Field(description="Tokens generated in the step.", examples=[32])
+    preemptions: int = Field(description="Requests preempted in the step.", examples=[0])
+
+
+class SamplePage(Page):
+    """Engine state, in the order of the trials."""
+
+    items: tuple[SampleRow, ...] = Field(description="The samples of this page.")
+
+
+class TimelineParameters(RowParameters):
+    """Which engine state, and how."""
+
+    format: TimelineFormat = Field(
+        TimelineFormat.JSON,
+        description="`json` comes in pages; `perfetto` whole, with the requests, as ui.perfetto.dev opens it.",
+        examples=["perfetto"],
+    )
+
+
+@router.get(
+    "/{experiment_id}/timeline",
+    summary="Engine state over time",
+    response_model=SamplePage,
+    responses=responses(NotFound, UnreadableSpec, InvalidInput),
+)
+def get_timeline(
+    request: Request, db: Db, experiment_id: Id, parameters: Annotated[TimelineParameters, Query()]
+) -> Response:
+    """What every engine ran, step by step, in the current attempt's measured trials."""
+    selection, etag = select(db, experiment_id, parameters)
+    if (same := unchanged(request, etag)) is not None:
+        return same
+    if parameters.format is TimelineFormat.JSON:
+        found, after = read_page(db, selection, trials.timeline_of, parameters.cursor, parameters.limit)
+        return answer(request, {"items": found, "next_cursor": after}, etag)
+    name = f'attachment; filename="{experiment_id}-trace.json"'
+    return StreamingResponse(
+        _write_trace(db, selection), media_type="application/json", headers={"ETag": etag, "Content-Disposition": name}
+    )
+
+
+def _write_trace(db: Database, selection: Selection) -> Iterator[str]:
+    """The trace's JSON, a trial at a time."""
+    yield '{"displayTimeUnit":"ms","traceEvents":['
+    separator = ""
+    for events in _read_events(db, selection):
+        yield separator + ",".join(json.dumps(event, separators=(",", ":")) for event in events)
+        separator = ","
+    yield "]}"
+
+
+def _read_events(db: Database, selection: Selection) -> Iterator[list[dict[str, Any]]]:
+    """The arms' names, then a trial's events at a time."""
+    from app.store.parquet import records_of_table, samples_of_table
+
+    numbers = {arm.name: number for number, arm in enumerate(selection.experiment.spec.arms, start=1)}
+    yield [process_name(number, arm) for arm, number in numbers.items()]
+    chosen = selection.trials(db)
+    began_s = min((trial.started_at for trial in chosen), default=0.0)
+    for trial in chosen:
+        slot = trial.planned.slot
+        samples = [s for _, table in selection.tables(db, trials.timeline_of, slot) for s in samples_of_table(table)]
+        requests = [r for _, table in selection.tables(db, trials.records_of, slot) for r in records_of_table(table)]
+        yield list(trial_events(numbers[trial.planned.arm], trial, began_s, samples, requests))
