@@ -22,16 +22,12 @@ from app.errors import (
 from app.http.admission import JSON_TYPES, YAML_TYPES, Who, media_type_of, wrong_media_type
 from app.http.basics import LONGEST_FILTER, MOST_LABELS, Db, answer, config_of, etag_of
 from app.http.problems import responses
+from app.service import intake
 from app.service.cancellation import cancel as cancel_experiment
-from app.service.estimate import advice, cost_of
-from app.service.permits import permit
 from app.settings import Settings
 from app.spec.document import load_json, load_yaml
 from app.spec.experiment import Experiment
 from app.spec.lifecycle import Status
-from app.spec.parsing import parse_experiment
-from app.spec.plan import plan_trials
-from app.spec.resolution import resolve
 from app.store import experiments, queue
 from app.store.ids import ExperimentId
 
@@ -61,12 +57,11 @@ class _Body:
     settings: Settings
 
     def read(self) -> Experiment:
-        spec = parse_experiment(load_yaml(self.content).value if self.is_yaml else load_json(self.content))
-        permit(spec, self.settings)
-        return spec
+        document = load_yaml(self.content).value if self.is_yaml else load_json(self.content)
+        return intake.read_spec(document, self.settings)
 
 
-async def _submitted(request: Request) -> _Body:
+async def _take_body(request: Request) -> _Body:
     """The body, if it is of a type that can be a spec."""
     media_type = media_type_of(request)
     if media_type not in JSON_TYPES | YAML_TYPES:  # curl -d garbles YAML
@@ -118,18 +113,22 @@ def submit(
     db: Db,
     caller: Who,
     *,
-    body: Annotated[_Body, Depends(_submitted)],
+    body: Annotated[_Body, Depends(_take_body)],
     dry_run: Annotated[bool, Query(description="Only say what would happen; queue nothing.", examples=[False])] = False,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Queue an experiment, or with `dry_run` only show what it would do and cost."""
     spec = body.read()
     if dry_run:
-        return answer(request, _rehearse(db, spec))
-    return _queued(request, db, queue.enqueue(db, spec, idempotency_key=caller.own(idempotency_key), by=caller.actor))
+        found = intake.preview(db, spec)
+        return answer(
+            request,
+            DryRun(resolved=found.resolved, plan=plan_view(found.plan), cost=found.cost, warnings=list(found.advice)),
+        )
+    return _answer_queued(request, db, intake.submit(db, spec, caller, idempotency_key))
 
 
-def _queued(request: Request, db: Db, queued: queue.Enqueued) -> Response:
+def _answer_queued(request: Request, db: Db, queued: queue.Enqueued) -> Response:
     request.state.experiment_id = queued.experiment_id
     view = view_of(request, queued.row or experiments.get(db, queued.experiment_id))
     return Response(
@@ -137,17 +136,6 @@ def _queued(request: Request, db: Db, queued: queue.Enqueued) -> Response:
         status_code=201 if queued.created else 200,
         media_type="application/json",
         headers={"Location": view.links.self},
-    )
-
-
-def _rehearse(db: Db, spec: Experiment) -> DryRun:
-    resolved = resolve(spec)
-    plan = plan_trials(spec, resolved)
-    return DryRun(
-        resolved=resolved,
-        plan=plan_view(plan),
-        cost=cost_of(db, spec, resolved, plan),
-        warnings=advice(spec, resolved, plan),
     )
 
 
@@ -251,6 +239,5 @@ def retry(request: Request, db: Db, caller: Who, experiment_id: Id, idempotency_
     Blocks that it had finished are not run again if the engines' fingerprint is still the same; `continuation` in the
     results says which, or why not.
     """
-    named = ExperimentId(experiment_id)
-    permit(experiments.get(db, named).spec, config_of(request))
-    return _queued(request, db, queue.retry(db, named, idempotency_key=caller.own(idempotency_key), by=caller.actor))
+    queued = intake.retry(db, ExperimentId(experiment_id), config_of(request), caller, idempotency_key)
+    return _answer_queued(request, db, queued)

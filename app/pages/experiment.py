@@ -27,8 +27,8 @@ from app.pages.shell import PageRouter, fragment, href, page, unchanged, wants_f
 from app.pages.subject import Subject, load
 from app.pages.words import isolated_in, unbroken
 from app.service.cancellation import cancel as cancel_experiment
-from app.service.permits import permit
-from app.store import experiments, queue
+from app.service.intake import retry as retry_experiment
+from app.store import experiments
 from app.store.database import Database
 from app.store.ids import ExperimentId
 
@@ -238,6 +238,5 @@ def cancel(request: Request, db: Db, caller: Who, experiment_id: Id, chosen: Cho
 @router.post("/experiments/{experiment_id}/retry")
 def retry(request: Request, db: Db, caller: Who, experiment_id: Id) -> Response:
     """Queue it once more, and go to where that can be watched."""
-    permit(experiments.get(db, ExperimentId(experiment_id)).spec, config_of(request))
-    queued = queue.retry(db, ExperimentId(experiment_id), by=caller.actor)
+    queued = retry_experiment(db, ExperimentId(experiment_id), config_of(request), caller)
     return RedirectResponse(href(request, f"/experiments/{queued.experiment_id}"), 303)

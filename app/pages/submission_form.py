@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from app.errors import InvalidInput, RolloutLabError
+from app.errors import InvalidInput
 from app.http.admission import Who
 from app.http.basics import Config, Db
 from app.pages.arms import Setting, settings_of
@@ -16,15 +16,13 @@ from app.pages.forms import Form
 from app.pages.resubmission import spec_of
 from app.pages.shell import PageRouter, fragment, href, page, wants_fragment
 from app.pages.subject import load as load_subject
-from app.service.estimate import Cost, advice, cost_of
-from app.service.permits import permit
+from app.service import intake
+from app.service.estimate import Cost
 from app.settings import Settings
 from app.spec.document import Document, load
 from app.spec.experiment import Experiment
-from app.spec.parsing import parse_experiment
-from app.spec.plan import TrialPlan, plan_trials
-from app.spec.resolution import ResolvedExperiment, resolve
-from app.store import queue
+from app.spec.plan import TrialPlan
+from app.spec.resolution import ResolvedExperiment
 from app.store.database import Database
 
 router = PageRouter()
@@ -94,7 +92,7 @@ def submit(request: Request, db: Db, settings: Config, caller: Who, form: Form) 
     if rehearsal.spec is None:
         return _form_page(request, text, ticket, rehearsal, 422)
     key = f"page-{ticket}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    queued = queue.enqueue(db, rehearsal.spec, idempotency_key=key, by=caller.actor)
+    queued = intake.submit(db, rehearsal.spec, caller, key)
     where = href(request, f"/experiments/{queued.experiment_id}")
     if wants_fragment(request):
         return Response(status_code=204, headers={"HX-Redirect": where})
@@ -111,27 +109,21 @@ def rehearse(db: Database, settings: Settings, text: str) -> Rehearsal:
     document = Document(None)
     try:
         document = load(text)
-        spec = parse_experiment(document.value)
-        permit(spec, settings)
-        resolved = resolve(spec)
+        spec = intake.read_spec(document.value, settings)
+        found = intake.preview(db, spec)
     except InvalidInput as error:
-        return Rehearsal(tuple(_problems(error, document)))
-    plan = plan_trials(spec, resolved)
+        return Rehearsal(tuple(_locate(one.pointer, one.detail, document) for one in error.errors))
     return Rehearsal(
         spec=spec,
-        resolved=resolved,
-        plan=plan,
-        cost=cost_of(db, spec, resolved, plan),
-        advice=tuple(advice(spec, resolved, plan)),
-        settings=tuple(settings_of(resolved.arms, everything=False)),
+        resolved=found.resolved,
+        plan=found.plan,
+        cost=found.cost,
+        advice=found.advice,
+        settings=tuple(settings_of(found.resolved.arms, everything=False)),
     )
 
 
-def _problems(error: RolloutLabError, document: Document) -> list[Problem]:
-    return [_problem(one.pointer, one.detail, document) for one in error.errors]
-
-
-def _problem(pointer: str, detail: str, document: Document) -> Problem:
+def _locate(pointer: str, detail: str, document: Document) -> Problem:
     """A problem with its line: of the value it points at, or the line the parser names itself."""
     if detail.startswith("line ") and not pointer:
         number, _, said = detail.removeprefix("line ").partition(": ")
