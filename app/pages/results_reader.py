@@ -7,13 +7,12 @@ without keys it would like.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic.fields import FieldInfo
 
 from app.judge.results import Results
+from app.spec.annotations import list_members, strip_annotated, strip_optional, takes_none
 
 _MOST_NAMED = 8
 
@@ -89,11 +88,9 @@ def _model(model: type[BaseModel], value: object, path: str, findings: _Findings
 
 
 def _fit(annotation: Any, value: object, path: str, findings: _Findings) -> Any:
-    members = _members(annotation)
-    if value is None and NoneType in members:
+    if value is None and takes_none(annotation):
         return None
-    kinds = [member for member in members if member is not NoneType]
-    kind = kinds[0] if len(kinds) == 1 else annotation
+    kind = strip_optional(annotation)
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return _model(kind, value, path, findings)
     arguments = get_args(kind)
@@ -125,12 +122,11 @@ def _items(annotation: Any, value: object, path: str, findings: _Findings) -> li
 
 def _blank(annotation: Any) -> Any:
     """What stands for a value that is not there; there is none for a number, a verdict or a yes or no."""
-    members = _members(annotation)
-    if NoneType in members:
+    if takes_none(annotation):
         return None
-    kind = members[0]
+    kind = strip_annotated(list_members(annotation)[0])
     if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return {key: _blank(info.annotation) for key, info in kind.model_fields.items() if _needed(info)}
+        return {key: _blank(info.annotation) for key, info in kind.model_fields.items() if info.is_required()}
     if get_origin(kind) is tuple:
         return []
     if get_origin(kind) is dict:
@@ -138,18 +134,6 @@ def _blank(annotation: Any) -> Any:
     if kind is str:
         return ""
     raise _Unfit
-
-
-def _needed(info: FieldInfo) -> bool:
-    return info.is_required()
-
-
-def _members(annotation: Any) -> tuple[Any, ...]:
-    while get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    if get_origin(annotation) in (Union, UnionType):
-        return tuple(one for member in get_args(annotation) for one in _members(member))
-    return (annotation,)
 
 
 def _join(path: str, key: str) -> str:

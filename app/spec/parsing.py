@@ -6,14 +6,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import starmap
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from app.errors import FieldError, InvalidInput
 from app.format import quoted
+from app.spec.annotations import list_members, strip_annotated, strip_optional
 from app.spec.document import MAX_DEPTH, escape
 from app.spec.experiment import Experiment
 from app.spec.values import LONGEST_WORD
@@ -124,7 +125,7 @@ def _place(loc: tuple[int | str, ...]) -> _Place:
     place, either = _Place(), tuple[str, ...]()
     annotation: Any = Experiment
     for step in map(str, loc):
-        annotation = _bare(annotation)
+        annotation = strip_optional(annotation)
         models = _models(annotation)
         if len(models) > 1:
             annotation, either = models[step], _keys_of(annotation)
@@ -159,23 +160,11 @@ def _inside(annotation: Any, step: str) -> tuple[tuple[str, ...], Any]:
     return (), arguments[0] if arguments else None
 
 
-def _bare(annotation: Any) -> Any:
-    """The type without Annotated and without None."""
-    while get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    if get_origin(annotation) in (Union, UnionType):
-        members = [member for member in get_args(annotation) if member is not NoneType]
-        return _bare(members[0]) if len(members) == 1 else annotation
-    return annotation
-
-
 def _models(annotation: Any) -> dict[str, type[BaseModel]]:
     """The models a value may be, by the tag pydantic calls each of them in a union."""
-    annotation = _bare(annotation)
-    members = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
     found: dict[str, type[BaseModel]] = {}
-    for member in members:
-        model = _bare(member)
+    for member in list_members(annotation):
+        model = strip_annotated(member)
         if isinstance(model, type) and issubclass(model, BaseModel):
             found[_tag(member, model)] = model
     return found
@@ -189,12 +178,15 @@ def _tag(member: Any, model: type[BaseModel]) -> str:
 
 def _keys_of(union: Any) -> tuple[str, ...]:
     """The keys that tell the members of a union apart, where there is no field that names them."""
-    return tuple(mark.tag for member in get_args(union) for mark in get_args(member)[1:] if isinstance(mark, Tag))
+    return tuple(mark.tag for member in list_members(union) for mark in get_args(member)[1:] if isinstance(mark, Tag))
 
 
 def _member(union: Any, label: str) -> Any:
     wanted = tuple if label.startswith(("tuple", "constrained-tuple")) else str
-    return next((member for member in map(_bare, get_args(union)) if (get_origin(member) or member) is wanted), None)
+    return next(
+        (member for member in map(strip_annotated, list_members(union)) if (get_origin(member) or member) is wanted),
+        None,
+    )
 
 
 # --- what to say about it ------------------------------------------------------------------------------------------
