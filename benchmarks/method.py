@@ -9,7 +9,7 @@ holds the two against each other.
 
 import argparse
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -304,12 +304,17 @@ def looking_early() -> None:
 
 
 def _any_look(world: World, looks: tuple[int, ...], level: float, count: int = 40_000) -> float:
-    differences, signs = simulate(world, 0.0, looks[-1], count, seed=8)
-    alarm = np.zeros(count, dtype=bool)
+    return 100 * float(_looked(simulate(world, 0.0, looks[-1], count, seed=8), looks, level).mean())
+
+
+def _looked(series: tuple[Array, Array], looks: Sequence[int], level: float) -> npt.NDArray[np.bool_]:
+    """Where any of the looks calls a difference."""
+    differences, signs = series
+    alarm = np.zeros(len(differences), dtype=bool)
     for blocks in looks:
         centre, half = chosen(differences[:, :blocks], signs[:, :blocks], level)
         alarm |= np.abs(centre) > half
-    return 100 * float(alarm.mean())
+    return alarm
 
 
 def failure_and_retry() -> None:
@@ -317,6 +322,13 @@ def failure_and_retry() -> None:
     rows = [[str(blocks), *percent(alarms_over_a_retry(blocks))] for blocks in (4, 6, 8, 9)]
     head = ["blocks before the failure", "both read, retry goes on", "both read, retry anew", "read once, at its end"]
     table("False alarms over a failure and its retry", head, rows)
+    rows = [
+        [", ".join(map(str, looks)), str(failed_after), *percent(alarms_over_looks(looks, failed_after))]
+        for looks in ((5, 10), (4, 6, 8, 10), (3, 6, 10))
+        for failed_after in looks[:-1]
+    ]
+    head = ["looks after", "blocks before the failure", "every look again", "each look once"]
+    table("False alarms over the looks of a failure and of its retry, measured anew", head, rows)
 
 
 def alarms_over_a_retry(failed_after: int, blocks: int = 10, count: int = 40_000) -> tuple[float, float, float]:
@@ -326,6 +338,16 @@ def alarms_over_a_retry(failed_after: int, blocks: int = 10, count: int = 40_000
     before = _alarms(differences[:, :failed_after], signs[:, :failed_after])
     both, twice, once = (100 * float(read.mean()) for read in (before | at_the_end, before | anew, at_the_end))
     return both, twice, once
+
+
+def alarms_over_looks(looks: tuple[int, ...], failed_after: int, count: int = 40_000) -> tuple[float, float]:
+    """Of an attempt that fails and a retry that measures anew: with all looks read again, and with each read once."""
+    level = level_per_look(looks)
+    first, second = (simulate(QUIET, 0.0, looks[-1], count, seed=seed) for seed in (11, 12))
+    before = _looked(first, [look for look in looks if look <= failed_after], level)
+    left = [look for look in looks if look > failed_after]
+    again, once = (100 * float((before | _looked(second, own, level)).mean()) for own in (looks, left))
+    return again, once
 
 
 def _alarms(differences: Array, signs: Array) -> npt.NDArray[np.bool_]:

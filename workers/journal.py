@@ -89,7 +89,8 @@ class Journal:
     @property
     def decided(self) -> bool:
         """Whether the plan lets it end here."""
-        return should_stop_early(self.spec, self.resolved, self.plan, self.summaries, self.noise)
+        read = () if self.continuation is None else self.continuation.looks_read
+        return should_stop_early(self.spec, self.resolved, self.plan, self.summaries, self.noise, read=read)
 
     def keep_trial(self, result: TrialResult) -> None:
         """Store a trial as soon as it exists."""

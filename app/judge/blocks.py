@@ -8,7 +8,7 @@ from app.judge.fairness import Fairness, check_fairness
 from app.measure.metrics import TrialSummary
 from app.measure.records import TrialState
 from app.measure.work import TrialWork
-from app.spec.plan import Phase
+from app.spec.plan import Phase, TrialPlan
 
 Blocks = Mapping[int, Mapping[str, TrialSummary]]
 
@@ -21,6 +21,12 @@ def blocks_of(trials: Sequence[TrialSummary]) -> Blocks:
         if trial.attempt == newest and trial.planned.phase is Phase.MEASURED:
             blocks.setdefault(trial.planned.block, {})[trial.planned.arm] = trial
     return {block: blocks[block] for block in sorted(blocks)}
+
+
+def finished(blocks: Blocks, plan: TrialPlan) -> tuple[int, ...]:
+    """The plan's blocks in which every arm had its trial, however it ended; repeats are no part of the plan."""
+    planned = {trial.block for trial in plan.measured}
+    return tuple(block for block, by_arm in blocks.items() if block in planned and set(plan.arms) <= set(by_arm))
 
 
 def succeeded(trial: TrialSummary) -> bool:
@@ -51,13 +57,15 @@ def why_dropped(blocks: Blocks, trial: TrialSummary, baseline: str) -> str | Non
 def fairness_of(blocks: Blocks, arms: Sequence[str], *, natural: bool = False) -> Fairness:
     """Whether these arms did the same work, in the blocks that all of them finished, disturbed or not.
 
-    `natural`: the model ends the samples, so that their lengths are drawn.
+    `natural`: the model ends the samples, so that their lengths are drawn. What a cache keeps hangs on time, and so on
+    whoever disturbs: it is compared in blocks that were left alone.
     """
     works: dict[int, dict[str, TrialWork]] = {
         block: {arm: trial.work for arm, trial in by_arm.items() if trial.work is not None and succeeded(trial)}
         for block, by_arm in blocks.items()
     }
-    return check_fairness(works, arms, natural=natural)
+    disturbed = {block for block, by_arm in blocks.items() if not all(counts(by_arm.get(arm)) for arm in arms)}
+    return check_fairness(works, arms, natural=natural, disturbed=disturbed)
 
 
 @dataclass(frozen=True, slots=True)

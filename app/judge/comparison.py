@@ -2,11 +2,11 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.judge.blocks import Blocks, Pair, blocks_of
+from app.judge.blocks import Blocks, Pair, blocks_of, finished
 from app.judge.confounds import confounds_of, provisos_of
 from app.judge.luck import Luck, NoiseFloor, luck_of
 from app.judge.verdict import PER_GPU, BlockValues, Comparison, DroppedBlock, Method, Verdict
@@ -88,13 +88,17 @@ def should_stop_early(
     plan: TrialPlan,
     trials: Sequence[TrialSummary],
     noise: NoiseFloor | None = None,
+    *,
+    read: Collection[int] = (),
 ) -> bool:
     """Whether the worker may end the experiment after the blocks that are done.
 
-    Only at a look the plan fixes, and when the numbers decide `output_throughput` for every candidate.
+    Only at a look the plan fixes, and when the numbers decide `output_throughput` for every candidate. `read`: the
+    looks that an earlier attempt has read; a second reading would be a look that nobody corrected.
     """
-    done = {block: by_arm for block, by_arm in blocks_of(trials).items() if set(plan.arms) <= set(by_arm)}
-    if len(done) not in spec.plan.looks or len(done) >= spec.plan.blocks:
+    blocks = blocks_of(trials)
+    done = {block: blocks[block] for block in finished(blocks, plan)}
+    if len(done) not in spec.plan.looks or len(done) in read or len(done) >= spec.plan.blocks:
         return False
     drafts = [draft for draft in _drafts(spec, resolved, done, (), noise) if draft.key in _THROUGHPUTS]
     verdicts = [_verdict(draft, None, spec) for draft in drafts]
@@ -313,7 +317,10 @@ def _numbers(draft: _Draft, level: float, margin_pct: float) -> dict[str, Any]:
 def _detectable_pct(result: PairedResult, level: float) -> float | None:
     if result.df < 2 and level < LEAST_LEVEL:
         return None  # thousands of standard deviations: nobody asks, and the noncentral t does not know
-    effect = detectable_effect(result.sd, result.blocks, result.analysis, alpha=level)
+    if result.analysis == "narrower":
+        effect = detectable_effect(result.sd, result.blocks, result.analysis, alpha=level)
+    else:  # of the orders that counted: a block that was dropped leaves one of them in the minority
+        effect = detectable_by(result.error_of_blocks, result.sd_df, alpha=level)
     if result.by_start is not None:
         effect = max(effect, detectable_by(result.by_start.standard_error, result.by_start.df, alpha=level))
     return _finite(to_percent(effect))

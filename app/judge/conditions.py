@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from statistics import median
 
+from app.format import plural
 from app.judge.neighbours import neighbour_disturbance
 from app.measure.metrics import TrialSummary
 from app.measure.records import Conditions
@@ -30,11 +31,14 @@ def unequal_conditions(pairs: Sequence[tuple[TrialSummary, TrialSummary]]) -> It
     for share, what in ((others_share, "other processes"), (idle_share, "idle engines of other arms")):
         shares = [(share(one), share(other)) for one, other in pairs]
         known = [(one, other) for one, other in shares if one is not None and other is not None]
-        if known and abs(median(other - one for one, other in known)) > OTHERS_PCT / 100:
-            ours, theirs = (median(side) for side in zip(*known, strict=True))
+        known.sort(key=lambda both: both[1] - both[0])
+        apart = median(other - one for one, other in known) if known else 0.0
+        if abs(apart) > OTHERS_PCT / 100:
+            # Both sides of one block: the medians of the sides need not differ, nor in this direction.
+            ours, theirs = known[len(known) // 2 if apart > 0 else (len(known) - 1) // 2]
             yield (
-                f"{what} took {ours:.0%} of the CPUs during the trials of {names[0]} and {theirs:.0%} during those of "
-                f"{names[1]}"
+                f"{what} took {100 * ours:.0f} % of the CPUs during trials of {names[0]} and {100 * theirs:.0f} % "
+                f"during those of {names[1]} (median of {plural(len(known), 'block')})"
             )
     for side in (0, 1):
         stopped = [pair[side] for pair in pairs if _was_stopped(pair[side]) and not _was_stopped(pair[1 - side])]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pydantic import Field, JsonValue
 
-from app.judge.blocks import blocks_of, counts
+from app.judge.blocks import blocks_of, counts, finished
 from app.judge.fingerprint import Identity, identity_of
 from app.measure.metrics import TrialSummary
 from app.measure.records import StartedArm
@@ -46,6 +46,11 @@ class Continuation(SpecModel):
     run_again: tuple[EarlierBlocks, ...] = Field(
         (), description="Measured under another fingerprint, and so measured again."
     )
+    looks_read: tuple[int, ...] = Field(
+        (),
+        description="Looks of the plan that an earlier attempt has got to: each is read once, and not here again.",
+        examples=[[4]],
+    )
 
     @property
     def blocks(self) -> frozenset[int]:
@@ -62,7 +67,7 @@ def continuation_of(
     *,
     workload_sha256: str | None = None,
 ) -> Continuation | None:
-    """What to take over from earlier attempts, newest first; None if none of them finished a block.
+    """What to take over from earlier attempts, newest first; None if none of them finished a block or got to a look.
 
     A block counts if it is of the plan and every arm ran in it undisturbed; its trials never come from two attempts.
     """
@@ -86,9 +91,11 @@ def continuation_of(
         else:
             taken_over.append(found)
             seen |= blocks
-    if not taken_over and not run_again:
+    farthest = max((len(finished(blocks_of(one.trials), plan)) for one in earlier), default=0)
+    looks_read = tuple(look for look in spec.plan.looks if look <= farthest)
+    if not taken_over and not run_again and not looks_read:
         return None
-    return Continuation(taken_over=tuple(taken_over), run_again=tuple(run_again))
+    return Continuation(taken_over=tuple(taken_over), run_again=tuple(run_again), looks_read=looks_read)
 
 
 def finished_blocks(trials: Sequence[TrialSummary], plan: TrialPlan) -> set[int]:

@@ -2,7 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ Aspect = Literal["samples", "prompt_tokens", "output_tokens", "cached_tokens", "
 # more than so much more time.
 TOLERANCE = 0.01
 CHANCE = 0.01  # of calling lengths unequal that were drawn alike
+_BY_TIME: tuple[Aspect, ...] = ("cached_tokens",)  # what a busy host can change: evictions and shared steps
 
 
 class WorkDifference(SpecModel):
@@ -67,9 +69,16 @@ class Fairness(SpecModel):
 
 
 def check_fairness(
-    blocks: Mapping[int, Mapping[str, TrialWork]], arms: Sequence[str], *, natural: bool = False
+    blocks: Mapping[int, Mapping[str, TrialWork]],
+    arms: Sequence[str],
+    *,
+    natural: bool = False,
+    disturbed: Collection[int] = (),
 ) -> Fairness:
     """Compare the arms' work block by block, over the blocks that all of `arms` finished.
+
+    `disturbed`: blocks in which the host may have changed what depends on time, the cached tokens; they are not
+    compared there.
 
     Equal means equal, but for what cannot be: evictions change a few cached tokens, and where the model ends the
     samples (`natural`), their lengths are drawn. Then output tokens are unequal only if the blocks prove it at a level
@@ -94,10 +103,16 @@ def check_fairness(
         [
             WorkDifference(what=what, values={arm: _text(totals.get(arm)) for arm in totals}, blocks=where)
             for what, value, totals in looked_at
-            if (where := tuple(number for number, works in done.items() if _unequal([value(work) for work in works])))
+            if (
+                where := tuple(
+                    number
+                    for number, works in done.items()
+                    if _unequal([value(work) for work in works]) and not (what in _BY_TIME and number in disturbed)
+                )
+            )
         ]
     )
-    tolerated = tuple(one for one in found if _tolerates(one.what, list(by_arm.values()), natural))
+    tolerated = tuple(one for one in found if _tolerates(one, done, natural))
     differences = tuple(one for one in found if one not in tolerated)
     return Fairness(
         equal=not differences,
@@ -112,19 +127,20 @@ def check_fairness(
     )
 
 
-def _tolerates(what: Aspect, arms: Sequence[Sequence[TrialWork]], natural: bool) -> bool:
-    """Whether what differs may; `arms` holds each arm's work, block by block."""
-    if what == "cached_tokens":  # block by block: a cache that stays warm favours whichever arm runs second
+def _tolerates(difference: WorkDifference, done: Mapping[int, Sequence[TrialWork]], natural: bool) -> bool:
+    """Whether what differs may; `done` holds the arms' work, block by block."""
+    if difference.what == "cached_tokens":  # block by block: a cache that stays warm favours whichever arm runs second
         return not any(
-            _spread([cached for work in works if (cached := work.cached_tokens) is not None])
-            > TOLERANCE * min(work.prompt_tokens for work in works)
-            for works in zip(*arms, strict=True)
+            _spread([cached for work in done[block] if (cached := work.cached_tokens) is not None])
+            > TOLERANCE * min(work.prompt_tokens for work in done[block])
+            for block in difference.blocks
         )
-    if not natural or what in {"samples", "prompt_tokens"}:
+    if not natural or difference.what in {"samples", "prompt_tokens"}:
         return False
-    if what == "finish_reasons":  # whether a sample ends by itself or at its limit is drawn; how else it ends is not
+    arms = list(zip(*done.values(), strict=True))
+    if difference.what == "finish_reasons":  # whether a sample ends itself or at its limit is drawn; another end is not
         return not _unequal([_total([_without_drawn(work) for work in works]) for works in arms])
-    return not any(_proven(arms[0], works) for works in arms[1:])
+    return not any(_proven(ours, theirs) for ours, theirs in combinations(arms, 2))
 
 
 def _spread(counts: Sequence[int]) -> int:

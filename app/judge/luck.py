@@ -63,7 +63,7 @@ class Luck:
         """Blocks on one start of two engines cannot tell their settings from the luck of that start."""
         if isinstance(result, NoEstimate) or self.of(key, result.starts) is not StartLuck.UNKNOWN:
             return ()
-        return ("this holds for these two engine processes; another start may differ",)
+        return ("this holds for these engine processes; another start may differ",)
 
     def spread(self, key: str) -> StartSpread | None:
         """What is known of one metric, as the statistics take it."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from pydantic import Field, create_model
 
-from app.judge.blocks import blocks_of, why_dropped
+from app.judge.blocks import blocks_of, finished, succeeded, why_dropped
 from app.judge.comparison import Comparison, Method, Verdict, compare
 from app.judge.continuation import Continuation
 from app.judge.effects import work_of_arms
@@ -199,13 +199,14 @@ def build_results(
 ) -> Results:
     """Everything there is to say, from whatever there is: works at every moment of an experiment's life."""
     blocks = blocks_of(trials)
-    done = sum(all(name in by_arm for name in plan.arms) for by_arm in blocks.values())
+    done = len(finished(blocks, plan))
     measured = [trial for by_arm in blocks.values() for trial in by_arm.values()]
     dropped = {id(trial): why_dropped(blocks, trial, resolved.baseline) for trial in measured}
     counted = [trial for trial in measured if dropped[id(trial)] is None]
     natural = isinstance(spec.workload.output, NaturalOutput)
     several = len(resolved.arms) > 1
-    fairness = work_of_arms(blocks, resolved.arms, arms, natural=natural) if several and done else None
+    ran_whole = any(all(name in by_arm and succeeded(by_arm[name]) for name in plan.arms) for by_arm in blocks.values())
+    fairness = work_of_arms(blocks, resolved.arms, arms, natural=natural) if several and ran_whole else None
     withheld = _why_withheld(status)
     comparisons = compare(spec, resolved, trials, arms, withheld=withheld, noise=noise)
     return Results(

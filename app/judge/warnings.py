@@ -6,7 +6,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from app.format import percent
-from app.judge.blocks import Blocks, succeeded
+from app.judge.blocks import Blocks, finished, succeeded
 from app.judge.clocks import HELD_BACK_PCT
 from app.judge.conditions import OTHERS_PCT, idle_share, others_share
 from app.judge.continuation import Continuation, EarlierBlocks
@@ -14,7 +14,7 @@ from app.judge.fairness import Fairness
 from app.judge.luck import NoiseFloor, start_spread
 from app.judge.neighbours import gpus_of, has_neighbours, held_back_pct, unattributed, unseen_clause, who
 from app.judge.taken import contrast, not_taken
-from app.judge.verdict import BlockValues, Comparison, StartLuck, Verdict
+from app.judge.verdict import BlockValues, Comparison, StartLuck, Verdict, lead_comparisons
 from app.measure.metrics import PERCENTILES, TrialSummary
 from app.measure.records import StartedArm, Unseen
 from app.spec.experiment import Experiment
@@ -77,7 +77,7 @@ def warn_of_trials(
     """Everything a reader should know before believing the numbers."""
     trials = [trial for by_arm in blocks.values() for trial in by_arm.values()]
     counted = [trial for trial in trials if succeeded(trial)]
-    yield from _warn_of_plan(spec, resolved, status, len(blocks))
+    yield from _warn_of_plan(spec, resolved, status, len(finished(blocks, plan)))
     yield from _warn_of_failures(trials, plan.arms)
     made_up = {arm.name for arm in resolved.arms if arm.simulated}
     yield from warn_of_conditions([trial for trial in counted if trial.planned.arm not in made_up])
@@ -253,13 +253,13 @@ def warn_of_work(fairness: Fairness | None, trials: Sequence[TrialSummary]) -> I
 
 
 def warn_of_outliers(comparisons: Sequence[Comparison]) -> Iterator[ResultWarning]:
-    """One for each candidate whose output throughput has such a block.
+    """One for each candidate whose leading comparison has such a block.
 
     The block is not dropped: what nobody saw disturbed may be how the arm is, and whoever drops what does not fit finds
     what they like.
     """
-    for comparison in comparisons:
-        if comparison.metric != "output_throughput" or comparison.interval_pct is None:
+    for comparison in lead_comparisons(comparisons):
+        if comparison.interval_pct is None:
             continue
         changes = [block.log_ratio for block in comparison.blocks]
         found = outlier(changes)
@@ -301,9 +301,9 @@ def _signed(log_ratio: float) -> str:
 def warn_of_noise(comparisons: Sequence[Comparison], noise: NoiseFloor | None) -> Iterator[ResultWarning]:
     """A verdict on less than what two engines with equal settings differ by."""
     floor = None if noise is None or noise.starts is None else noise.floor_pct
-    for comparison in comparisons:
+    for comparison in lead_comparisons(comparisons):
         change = comparison.change_pct
-        told = comparison.verdict in {Verdict.SLOWER, Verdict.FASTER} and comparison.metric == "output_throughput"
+        told = comparison.verdict in {Verdict.SLOWER, Verdict.FASTER}
         apart = comparison.start_luck is not StartLuck.SHARED_ENGINE
         if floor is not None and told and apart and change is not None and abs(change) <= floor:
             yield ResultWarning(

@@ -51,7 +51,7 @@ def _keys(differences: Sequence[Object], *, values: bool = False) -> str:
 
 
 def _fairness(fairness: Object | None) -> list[str]:
-    if fairness is None:
+    if fairness is None or not fairness["blocks"]:
         return ["fairness: not known, no block is complete"]
     tokens = ", ".join(f"{arm} {count:,}" for arm, count in fairness["output_tokens"].items())
     same = fairness["identical_outputs_pct"]

@@ -56,6 +56,12 @@ class PairedResult:
     starts: int = 1  # of the engines; blocks that each had their own count as starts and are judged as blocks
     by_start: StartLevel | None = None  # where the starts, and not the blocks alone, are the evidence
 
+    @property
+    def error_of_blocks(self) -> float:
+        """Standard error of the log ratio by the blocks alone; not of `narrower`, which has two."""
+        interval = self.log_ratio if self.by_start is None else self.by_start.of_blocks
+        return (interval.high - interval.value) / t_quantile(1 - interval.confidence, self.sd_df)
+
     def of_starts(self, level: StartLevel) -> "PairedResult":
         """The same with every start for a block."""
         df = self.starts - 1

@@ -73,10 +73,22 @@ def test_parity_names_what_was_declared() -> None:
 
 
 def test_unequal_work_cannot_be_overlooked() -> None:
-    fairness = {"equal": False, "output_tokens": {"sync": 4096, "async": 4000}, "identical_outputs_pct": None}
+    tokens = {"sync": "4096", "async": "4000"}
+    fairness = {
+        "equal": False,
+        "blocks": 1,
+        "output_tokens": {"sync": 4096, "async": 4000},
+        "identical_outputs_pct": None,
+        "differences": [{"what": "output_tokens", "values": tokens, "blocks": [0], "setting": None}],
+    }
     assert remarks(some_results(fairness=fairness))[1] == (
         "fairness: the arms did UNEQUAL work (output tokens: sync 4,096, async 4,000)"
     )
+
+
+def test_of_work_that_nobody_saw_nothing_is_said() -> None:
+    nothing = {"equal": True, "blocks": 0, "output_tokens": {"sync": 0, "async": 0}, "differences": []}
+    assert remarks(some_results(fairness=nothing))[1] == "fairness: not known, no block is complete"
 
 
 def test_a_reason_is_given_once() -> None:

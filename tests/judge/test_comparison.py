@@ -296,7 +296,10 @@ def test_other_processes_during_one_arms_trials_confound() -> None:
     comparison = throughput(disturbed(3.0, 20.0))
     assert comparison.verdict is Verdict.CONFOUNDED
     assert comparison.reasons == (
-        "other processes took 3% of the CPUs during the trials of sync and 20% during those of async",
+        (
+            "other processes took 3 % of the CPUs during trials of sync and 20 % during those of async "
+            "(median of 6 blocks)"
+        ),
     )
 
 
@@ -328,7 +331,8 @@ def beside(sync: Conditions, other: Conditions) -> Comparison:
 def test_an_idle_engine_that_takes_cores_from_one_arm_only_confounds_and_is_no_stranger() -> None:
     (reason,) = beside(Conditions(idle_arms_cpu_pct=2.0), Conditions(idle_arms_cpu_pct=45.0)).reasons
     assert reason == (
-        "idle engines of other arms took 2% of the CPUs during the trials of sync and 45% during those of async"
+        "idle engines of other arms took 2 % of the CPUs during trials of sync and 45 % during those of async "
+        "(median of 6 blocks)"
     )
 
 
@@ -552,3 +556,44 @@ def test_an_engine_that_was_another_when_started_anew_confounds_and_its_trials_a
     comparison = throughput(trials)
     assert comparison.verdict is Verdict.CONFOUNDED
     assert "another in its trials of blocks 1: engine.cache_config.num_gpu_blocks is 900" in comparison.reasons[0]
+
+
+def test_repeats_at_the_end_are_no_blocks_to_look_after() -> None:
+    repeat = [a_trial(arm, 6, position, 100 - 30 * position) for position, arm in enumerate(("sync", "async"))]
+    assert not stops([*trials_of(SAME_SPEED[:3], slower_by(30)[:3]), *repeat], looks=[4], blocks=6)
+
+
+def test_what_blocks_can_show_is_told_by_the_orders_that_counted() -> None:
+    """Five blocks of which one ran the other way round know less than three and two."""
+    values = zip(SAME_SPEED[:5], slower_by(1, noise_pct=1)[:5], strict=True)
+    lopsided = [
+        trial
+        for block, (ours, theirs) in enumerate(values)
+        for trial in (a_trial("sync", block, int(block == 0), ours), a_trial("async", block, int(block > 0), theirs))
+    ]
+    (balanced, uneven) = (
+        compared(trials)["output_throughput"]
+        for trials in (trials_of(SAME_SPEED[:5], slower_by(1, noise_pct=1)[:5]), lopsided)
+    )
+    for one in (balanced, uneven):
+        assert one.analysis == "crossover"
+        assert one.interval_pct is not None
+        assert one.detectable_effect_pct is not None
+        half = (one.interval_pct[1] - one.interval_pct[0]) / 2
+        assert one.detectable_effect_pct == pytest.approx(1.31 * half, rel=0.05)  # t of 3 degrees of freedom
+
+
+def test_the_host_s_shares_are_told_of_one_block_in_the_direction_that_confounds() -> None:
+    shares = ((0.0, 20.0), (24.0, 24.9), (24.0, 0.0), (0.0, 20.0), (2.0, 24.9), (24.0, 24.0))
+    trials = [
+        replace(trial, conditions=Conditions(other_cpu_pct=shares[trial.planned.block][trial.planned.arm == "async"]))
+        for trial in disturbed(0.0, 0.0)
+    ]
+    comparison = throughput(trials)
+    assert comparison.verdict is Verdict.CONFOUNDED
+    assert comparison.reasons == (
+        (
+            "other processes took 0 % of the CPUs during trials of sync and 20 % during those of async "
+            "(median of 6 blocks)"
+        ),
+    )

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from app.judge.comparison import should_stop_early
 from app.judge.continuation import Continuation, Earlier, continuation_of, finished_blocks
 from app.judge.warnings import WarningCode, warn_of_continuation
 from app.measure.metrics import TrialSummary
@@ -115,3 +116,36 @@ def test_restarted_engines_warm_up_for_what_is_left_only() -> None:
     plan = plan_trials(spec, resolve(spec))
     assert remaining(plan, ()) == plan.trials
     assert letters(remaining(plan, {1})) == "w0w0w2w2"
+
+
+def test_a_look_is_read_once_over_all_attempts() -> None:
+    spec = a_spec(plan={"blocks": 6, "looks": [2, 4]})
+    plan = plan_trials(spec, resolve(spec))
+    one_disturbed = [*block(0), *block(1, conditions=Conditions(other_cpu_pct=90.0))]
+    before = replace(earlier(), trials=tuple(one_disturbed))
+    continuation = continuation_of(spec, resolve(spec), plan, arms(), [before])
+    assert continuation is not None
+    assert (continuation.blocks, continuation.looks_read) == (frozenset({0}), (2,))
+
+    trials = [
+        a_trial(arm, number, position, throughput)
+        for number in range(4)
+        for position, (arm, throughput) in enumerate((("sync", 100 + 0.1 * number), ("async", 50.0)))
+    ]
+    again = [trial for trial in trials if trial.planned.block < 2]
+    assert should_stop_early(spec, resolve(spec), plan, again)
+    assert not should_stop_early(spec, resolve(spec), plan, again, read=continuation.looks_read)
+    assert should_stop_early(spec, resolve(spec), plan, trials, read=continuation.looks_read)
+
+
+def test_a_look_counts_as_read_where_no_block_of_it_can_be_taken_over() -> None:
+    spec = a_spec(plan={"blocks": 4, "looks": [2]})
+    disturbed = [trial for number in (0, 1) for trial in block(number, conditions=Conditions(other_cpu_pct=90.0))]
+    before = replace(earlier(), trials=tuple(disturbed))
+    continuation = continuation_of(spec, resolve(spec), plan_trials(spec, resolve(spec)), arms(), [before])
+    assert continuation == Continuation(looks_read=(2,))
+    assert list(warn_of_continuation(continuation)) == []
+
+
+def test_a_continuation_of_an_earlier_version_still_loads() -> None:
+    assert Continuation.model_validate({"taken_over": [], "run_again": []}).looks_read == ()

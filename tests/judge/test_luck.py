@@ -24,7 +24,7 @@ ONE_ENGINE: list[dict[str, Any]] = [
     {"name": "final", "profile": "vllm-async"},
     {"name": "delta", "profile": "vllm-async", "driver": {"output_kind": "delta"}},
 ]
-PROVISO = "This holds for these two engine processes; another start may differ."
+PROVISO = "This holds for these engine processes; another start may differ."
 
 
 def run_of(spec: Experiment, luck: Sequence[float], change: float = 0.0, noise: float = 0.001) -> list[TrialSummary]:

@@ -494,3 +494,74 @@ def test_results_of_before_trials_said_why_they_do_not_count_still_load() -> Non
         del trial["dropped"]
     del document["fairness"]["tolerated"]
     assert Results.model_validate(document).trials[0].dropped is None
+
+
+def test_blocks_that_are_run_again_are_not_done_twice() -> None:
+    results = results_of([*run_of(a_spec(), 4), *repeats_of(run_of(a_spec(), 4))], status=Status.RUNNING)
+    assert results.summary.startswith("Running: 4 of 6 blocks are done.")
+
+
+def repeats_of(trials: list[TrialSummary], planned: int = 6) -> list[TrialSummary]:
+    """The same trials once more, as blocks beyond the plan."""
+    return [
+        dataclasses.replace(
+            one,
+            planned=one.planned.model_copy(
+                update={"block": planned + one.planned.block, "slot": 2 * planned + one.planned.slot}
+            ),
+        )
+        for one in trials
+    ]
+
+
+def test_an_experiment_that_a_look_ended_says_so_also_after_repeats() -> None:
+    spec = a_spec(plan={"blocks": 6, "looks": [4]})
+    trials = [*run_of(spec, 4), *repeats_of(run_of(spec, 2))]
+    assert WarningCode.STOPPED_EARLY in codes(results_of(trials, spec))
+
+
+def test_where_no_block_ran_to_its_end_equal_work_is_not_claimed() -> None:
+    trials = [
+        dataclasses.replace(one, state=TrialState.FAILED, work=None) if one.planned.arm == "async" else one
+        for one in run_of(a_spec())
+    ]
+    assert results_of(trials).fairness is None
+
+
+def test_cached_tokens_of_a_disturbed_block_are_the_disturbance_s_and_confound_nothing() -> None:
+    busy = Conditions(other_cpu_pct=60.0)
+    trials = [
+        dataclasses.replace(one, conditions=busy, work=some_work(cached_tokens=16 * (one.planned.arm == "sync")))
+        if one.planned.block == 0
+        else one
+        for one in run_of(a_spec())
+    ]
+    results = results_of(trials)
+    assert results.verdicts == (Verdict.SLOWER,)
+    assert results.fairness is not None
+    assert results.fairness.equal
+
+
+def test_a_difference_between_two_arms_is_told_whichever_arm_comes_first() -> None:
+    """`a` lies between the others: no two of a and b, or a and c, are proven apart, and b and c are."""
+    spec = a_spec(
+        arms=[{"name": name, "profile": "vllm-sync"} for name in ("a", "b", "c")],
+        baseline="b",
+        workload={"output": {"stop": "natural", "max_tokens": 100}},
+    )
+    tokens = {"a": 1000, "b": 994, "c": 1007}
+    trials = [
+        dataclasses.replace(
+            one,
+            work=some_work(
+                output_tokens=tokens[one.planned.arm] + one.planned.block % 2,
+                finish_reasons={"stop": 4},
+                shape_sha256=str(tokens[one.planned.arm]) * 16,
+            ),
+        )
+        for one in run_of(spec)
+    ]
+    results = results_of(trials, spec)
+    assert results.verdict_on("c") is Verdict.CONFOUNDED
+    assert results.fairness is not None
+    assert not results.fairness.equal

@@ -3,7 +3,7 @@
 import pytest
 
 from app.judge.comparison import compare
-from app.judge.verdict import Comparison
+from app.judge.verdict import PER_GPU, Comparison
 from app.judge.warnings import ResultWarning, WarningCode, warn_of_outliers
 from app.spec.resolution import resolve
 from tests.support.builders import a_spec, a_trial
@@ -52,3 +52,12 @@ def test_the_block_still_counts() -> None:
     comparison = compared((88.0, *STEADY[1:]))
     assert comparison.pairs == 6
     assert comparison.change_pct == pytest.approx(-2.1, abs=0.1)
+
+
+def test_where_gpus_are_unequal_the_block_stands_apart_per_gpu() -> None:
+    """The verdict is read there, and that is what the warning has to be about."""
+    main = compared((88.0, *STEADY[1:]))
+    per_gpu = main.model_copy(update={"metric": PER_GPU})
+    steady = compared(STEADY)
+    assert len(list(warn_of_outliers([per_gpu, steady]))) == 1
+    assert list(warn_of_outliers([steady.model_copy(update={"metric": PER_GPU}), main])) == []

@@ -51,7 +51,7 @@ def test_an_experiment_that_contradicts_itself_is_not_queued(db: Database) -> No
 
 def test_a_spec_that_would_be_read_differently_is_not_queued(db: Database) -> None:
     spec = a_simulated_spec()
-    never_validated = spec.plan.model_copy(update={"blocks": 0})
+    never_validated = spec.plan.model_copy(update={"seed": -1})
 
     with pytest.raises(ValueError, match="does not survive"):
         queue.enqueue(db, spec.model_copy(update={"plan": never_validated}))
