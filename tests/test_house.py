@@ -1,5 +1,6 @@
 """What the house promises, and a reader relies on."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -10,7 +11,7 @@ from app import errors
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted([*ROOT.glob("app/**/*.py"), *ROOT.glob("workers/**/*.py"), *ROOT.glob("migrations/**/*.py")])
-DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
 ERRORS = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
 LONGEST_MODULE = 400
 
@@ -51,7 +52,9 @@ def test_only_one_statement_changes_an_experiment_s_status() -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_path_a_document_names_exists(document: Path) -> None:
     text = document.read_text()
-    named = set(re.findall(r"`((?:app|workers|tests|docs|docker|examples|benchmarks|scripts|locks)/[\w./-]*)`", text))
+    named = set(
+        re.findall(r"`((?:app|workers|tests|migrations|docs|docker|examples|benchmarks|scripts|locks)/[\w./-]*)`", text)
+    )
     linked = {link for link in re.findall(r"\]\(([^)#:]+)\)", text) if not link.startswith("http")}
     missing = [name for name in named if not (ROOT / name).exists()]
     missing += [link for link in linked if not (document.parent / link).exists()]
@@ -68,3 +71,69 @@ def test_every_command_and_module_a_document_names_exists(document: Path) -> Non
     for module in re.findall(r"python -m ([\w.]+)", text):
         place = ROOT / module.replace(".", "/")
         assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), module
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_variable_a_document_names_is_a_setting(document: Path) -> None:
+    from app.settings import Settings
+
+    settings = {Settings.variable_of((name,)) for name in Settings.model_fields}
+    assert set(re.findall(r"\bROLLOUT_LAB_\w+", document.read_text())) <= settings
+
+
+def test_the_readme_gives_settings_their_defaults() -> None:
+    from app.settings import Settings
+
+    rows = re.findall(r"^\| (`ROLLOUT_LAB.*?) \| (`.*?) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    given = {
+        name: default
+        for names, defaults in rows
+        for name, default in zip(re.findall(r"`(\w+)`", names), re.findall(r"`([^`]+)`", defaults), strict=False)
+    }
+    known = {Settings.variable_of((name,)): field.default for name, field in Settings.model_fields.items()}
+    plain = {
+        name: default
+        for name, default in given.items()
+        if isinstance(known[name], int | float) or known[name] == default
+    }
+    assert {"ROLLOUT_LAB_HOST", "ROLLOUT_LAB_PORT", "ROLLOUT_LAB_ANONYMOUS"} <= plain.keys()
+    assert {name: type(known[name])(default) for name, default in plain.items()} == {
+        name: known[name] for name in plain
+    }
+
+
+@pytest.mark.parametrize(
+    ("document", "chapter", "beginnings"),
+    [
+        ("README.md", "How it is built", ["app/api/experiments.py", "workers/__main__.py"]),
+        (
+            "CONTRIBUTING.md",
+            "The path of one experiment",
+            ["app/api/experiments.py", "workers/__main__.py", "app/api/results.py", "app/pages/subject.py"],
+        ),
+    ],
+)
+def test_the_path_of_one_experiment_is_in_the_order_of_imports(
+    document: str, chapter: str, beginnings: list[str]
+) -> None:
+    """Each module on it is imported by one that a reader has seen, and none is named twice."""
+    text = (ROOT / document).read_text().partition(f"## {chapter}\n")[2].partition("\n## ")[0]
+    path = re.findall(r"`((?:app|workers)/[\w/]+\.py)`", text)
+    seen: set[str] = set()
+    begun = []
+    for module in path:
+        if module not in seen:
+            begun.append(module)
+        seen |= imported_by(ROOT / module)
+    assert begun == beginnings
+    assert len(set(path)) == len(path)
+
+
+def imported_by(path: Path) -> set[str]:
+    """Files of the modules that one imports."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            names |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+    places = [name.replace(".", "/") for name in names]
+    return {file for place in places for file in (f"{place}.py", f"{place}/__init__.py") if (ROOT / file).exists()}
