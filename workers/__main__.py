@@ -52,7 +52,7 @@ class Worker:
             self._db,
             self._owner,
             self._settings.lease_s,
-            self._doing,
+            lambda: self._experiment,
             lambda: {"versions": versions, **self._cluster.report()},
         ):
             log.info("worker ready", owner=self._owner)
@@ -74,15 +74,12 @@ class Worker:
     @staticmethod
     def _end_orphans() -> None:
         """Engines a killed worker left behind hold the memory the next ones need."""
-        orphans = processes.orphaned()
-        shared = processes.shared_memory(orphans)
+        orphans = processes.find_orphans()
+        shared = processes.find_shared_memory(orphans)
         killed = processes.end(orphans, grace_s=0.0)
         processes.free(shared)
         if killed:
             log.warning("orphaned engine processes killed", pids=killed)
-
-    def _doing(self) -> ExperimentId | None:
-        return self._experiment
 
     def _claim(self) -> queue.Claim | None:
         try:

@@ -85,8 +85,8 @@ class ArmActor:
         except Exception as error:  # noqa: BLE001 - vLLM raises whatever went wrong
             log = self._log.read()
             raise EngineStartFailed(root_cause(str(error), log), self._settings.name, tail(log)) from None
-        pids = processes.family(os.getpid())
-        self._vital = tuple(pid for pid in pids if processes.title(pid).startswith(processes.ENGINE_TITLE))
+        pids = processes.list_family(os.getpid())
+        self._vital = tuple(pid for pid in pids if processes.read_title(pid).startswith(processes.ENGINE_TITLE))
         hardware = hardware_identity(self._gpus)
         return dataclasses.replace(
             resolved,
@@ -135,7 +135,7 @@ class ArmActor:
 
     def pulse(self) -> Pulse:
         """A sign of life, while another call runs."""
-        gone = [pid for pid in self._vital if not processes.alive(pid)]
+        gone = [pid for pid in self._vital if not processes.is_alive(pid)]
         dead = f"the engine's process {gone[0]} is gone" if gone else None
         return Pulse(self._driver.progress(), dead)
 
@@ -171,7 +171,7 @@ class RemoteEngine:
         self._log_begin = 0
         self._failed = False
         self._place, self._require_ray = place, place.require_ray
-        marks = {processes.WORKER_MARK: processes.worker_mark(), processes.ENGINE_MARK: self._name}
+        marks = {processes.WORKER_MARK: processes.make_worker_mark(), processes.ENGINE_MARK: self._name}
         variables = engine_environment(settings, bool(place.gpus)) | marks | processes.KEEP_ENVIRONMENT
         runtime: dict[str, object] = {"env_vars": variables}
         if environment.python is not None:
@@ -246,7 +246,7 @@ class RemoteEngine:
         logs.prune(self._log.parent)
 
     def _processes(self) -> tuple[psutil.Process, ...]:
-        return processes.marked(processes.ENGINE_MARK, self._name.__eq__)
+        return processes.find_marked(processes.ENGINE_MARK, self._name.__eq__)
 
     def _wait(self, call: "ray.ObjectRef[Any]", watch: Watch, look: Callable[[], None]) -> Any:
         """The call's result; until it is there ``look`` raises what it finds wrong with the engine."""
@@ -272,7 +272,7 @@ class RemoteEngine:
         self._note_memory()  # an engine core that fails is killed by its front end and frees none of it
 
     def _note_memory(self) -> None:
-        self._shared |= processes.shared_memory(self._processes())
+        self._shared |= processes.find_shared_memory(self._processes())
 
     def _require_life(self, watch: Watch) -> None:
         self._require_ray()

@@ -20,7 +20,7 @@ from workers.engines import Engine, Engines
 from workers.heartbeat import Heartbeat
 from workers.interpreters import ASK_S, ask_interpreter, check_interpreters
 from workers.journal import Journal
-from workers.permits import located
+from workers.permits import locate
 from workers.prompts import read_prompts
 from workers.trials import TrialRules, run_trials
 from workers.unsplit import arms_on_cpu
@@ -101,7 +101,7 @@ def _run_to_its_end(
 def _measure(journal: Journal, cluster: Resources[PlaceT], make_engine: MakeEngine[PlaceT], settings: Settings) -> None:
     spec, plan, watch = journal.spec, journal.plan, journal.watch
     permits = permits_of(settings)
-    resolved = located(spec, journal.resolved, permits)
+    resolved = locate(spec, journal.resolved, permits)
     arms = resolved.arms
     prompts = read_prompts(spec, resolved, permits.data_roots, watch.check)
     cluster.connect()

@@ -46,7 +46,7 @@ class Place:
     def ask(self, function: Callable[..., T], *arguments: object, within_s: float) -> T:
         """What a function of this project answers on the node, run in the worker's own Python."""
         task = ray.remote(function).options(num_cpus=0, scheduling_strategy=self.strategy, max_retries=0)
-        return cast(T, _answer(task.remote(*arguments), within_s, self.require_ray, self.check))
+        return cast(T, _await_answer(task.remote(*arguments), within_s, self.require_ray, self.check))
 
 
 class Cluster:
@@ -60,7 +60,7 @@ class Cluster:
     def connect(self) -> None:
         """Connect, again if the connection is gone."""
         with self._changing:
-            if self._trouble() is not None:
+            if self._find_trouble() is not None:
                 self._reconnect()
 
     def _reconnect(self) -> None:
@@ -73,7 +73,7 @@ class Cluster:
             # Else Ray starts an idle process per CPU, none of which an actor with an environment of its own can use.
             os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
             os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(_HEAD_TIMEOUT_S))
-        with _signal_handlers_kept():
+        with _keep_signal_handlers():
             context = ray.init(
                 address=self._address or "local",
                 namespace=_NAMESPACE,
@@ -85,7 +85,7 @@ class Cluster:
         self._logs = Path(context.address_info["session_dir"]) / "logs"
         if not self._address:
             below = psutil.Process().children(recursive=True)
-            self._daemons = {_DAEMONS[name]: process for process in below if (name := _name(process)) in _DAEMONS}
+            self._daemons = {_DAEMONS[name]: process for process in below if (name := _read_name(process)) in _DAEMONS}
 
     def disconnect(self) -> None:
         """Leave the cluster; end it if it is our own."""
@@ -97,28 +97,28 @@ class Cluster:
         if not self._changing.acquire(blocking=False):
             return {"nodes": (), "trouble": "the worker is connecting to Ray"}
         try:
-            trouble = self._trouble()
-            return {"nodes": self._nodes() if trouble is None else (), "trouble": trouble}
+            trouble = self._find_trouble()
+            return {"nodes": self._list_nodes() if trouble is None else (), "trouble": trouble}
         finally:
             self._changing.release()
 
-    def _trouble(self) -> str | None:
+    def _find_trouble(self) -> str | None:
         """Why Ray cannot be used. A node that died goes on to be listed for a while, and a head that died ends us."""
         if not ray.is_initialized():
             return "the worker is not connected to Ray"
         for kind, daemon in self._daemons.items():
-            if not _runs(daemon):
+            if not _is_running(daemon):
                 return f"Ray's {kind} (pid {daemon.pid}) is gone"
         head = ray.get_runtime_context().gcs_address
-        if not _listens(head):
+        if not _is_listening(head):
             return f"Ray's head at {head} does not answer"
         try:
-            return None if self._nodes() else "Ray has no node that is alive"
+            return None if self._list_nodes() else "Ray has no node that is alive"
         except (RayError, ConnectionError, RuntimeError) as error:
             return f"Ray does not answer: {error}"
 
     @staticmethod
-    def _nodes() -> tuple[dict[str, Any], ...]:
+    def _list_nodes() -> tuple[dict[str, Any], ...]:
         return tuple(
             {
                 "host": node["NodeManagerHostname"],
@@ -150,13 +150,21 @@ class Cluster:
         bundle = {"CPU": 1.0, **({"GPU": float(gpus)} if gpus else {})}
         group = placement_group([bundle], strategy="STRICT_PACK")
         try:
-            self._await(group, bundle, check)
+            self._await_group(group, bundle, check)
             strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0)
-            yield Place(strategy, self._gpu_ids(strategy, gpus, check), self._require, check, self._log)
+            ids: tuple[str, ...] = ()
+            if gpus:
+                task = ray.remote(_list_gpus).options(num_cpus=0, num_gpus=gpus, scheduling_strategy=strategy)
+                ids = tuple(_await_answer(task.remote(), _RESERVE_TIMEOUT_S, self._require, check))
+            yield Place(strategy, ids, self._require, check, self._read_log)
         finally:
-            _remove(group)
+            try:
+                remove_placement_group(group)
+            except (RayError, ConnectionError, RuntimeError) as error:
+                # Ray itself is gone, and the reservation with it.
+                logging.getLogger(__name__).warning("placement group not removed: %s", error)
 
-    def _await(self, group: PlacementGroup, bundle: dict[str, float], check: Callable[[], None]) -> None:
+    def _await_group(self, group: PlacementGroup, bundle: dict[str, float], check: Callable[[], None]) -> None:
         deadline = time.monotonic() + _RESERVE_TIMEOUT_S
         while not group.wait(_LOOK_EVERY_S):
             check()
@@ -164,40 +172,32 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise NoResources(f"no node had {bundle} free within {_RESERVE_TIMEOUT_S:g} s")
 
-    def _gpu_ids(
-        self, strategy: PlacementGroupSchedulingStrategy, gpus: int, check: Callable[[], None]
-    ) -> tuple[str, ...]:
-        if not gpus:
-            return ()
-        task = ray.remote(_visible_gpus).options(num_cpus=0, num_gpus=gpus, scheduling_strategy=strategy)
-        return tuple(_answer(task.remote(), _RESERVE_TIMEOUT_S, self._require, check))
-
-    def _log(self) -> str:
+    def _read_log(self) -> str:
         """What Ray's node on this host has logged of processes it starts, and what these printed before they spoke."""
-        said = [line for line in _last_lines(self._logs / "raylet.out") if "worker_pool.cc" in line]
-        return "\n".join(said[-10:] + _last_lines(self._logs / "raylet.err")[-10:])
+        said = [line for line in _read_last_lines(self._logs / "raylet.out") if "worker_pool.cc" in line]
+        return "\n".join(said[-10:] + _read_last_lines(self._logs / "raylet.err")[-10:])
 
     def _require(self) -> None:
-        trouble = self._trouble()
+        trouble = self._find_trouble()
         if trouble is not None:
             raise RayLost(trouble)
 
 
-def _name(process: psutil.Process) -> str:
+def _read_name(process: psutil.Process) -> str:
     try:
         return str(process.name())
     except psutil.NoSuchProcess:
         return ""
 
 
-def _runs(process: psutil.Process) -> bool:
+def _is_running(process: psutil.Process) -> bool:
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
 
 
-def _listens(address: str) -> bool:
+def _is_listening(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=_HEAD_TIMEOUT_S):
@@ -207,7 +207,7 @@ def _listens(address: str) -> bool:
 
 
 @contextmanager
-def _signal_handlers_kept() -> Iterator[None]:
+def _keep_signal_handlers() -> Iterator[None]:
     """Ray takes SIGTERM for itself and would end the worker on the spot; whoever handled it before goes on to."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield
@@ -215,7 +215,7 @@ def _signal_handlers_kept() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def _answer(
+def _await_answer(
     call: "ray.ObjectRef[Any]", within_s: float, require_ray: Callable[[], None], check: Callable[[], None]
 ) -> Any:
     """A task's answer; raises NoResources where there is none in time, such as on a node that starts no process."""
@@ -235,7 +235,7 @@ def _answer(
     return ray.get(call)
 
 
-def _last_lines(log: Path) -> list[str]:
+def _read_last_lines(log: Path) -> list[str]:
     try:
         with log.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_BYTES))
@@ -244,13 +244,5 @@ def _last_lines(log: Path) -> list[str]:
         return []
 
 
-def _visible_gpus() -> list[str]:
+def _list_gpus() -> list[str]:
     return [str(gpu) for gpu in ray.get_gpu_ids()]
-
-
-def _remove(group: PlacementGroup) -> None:
-    try:
-        remove_placement_group(group)
-    except (RayError, ConnectionError, RuntimeError) as error:
-        # Ray itself is gone, and the reservation with it.
-        logging.getLogger(__name__).warning("placement group not removed: %s", error)

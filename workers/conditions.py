@@ -190,8 +190,8 @@ def _processes() -> tuple[list[psutil.Process], list[psutil.Process]]:
     me = psutil.Process()
     engine = {process.pid: process for process in (me, *me.children(recursive=True))}
     worker, own = os.environ.get(processes.WORKER_MARK), os.environ.get(processes.ENGINE_MARK)
-    marked = () if worker is None else processes.marked(processes.WORKER_MARK, worker.__eq__)
-    engine |= {process.pid: process for process in marked if processes.mark_of(process, processes.ENGINE_MARK) == own}
+    marked = () if worker is None else processes.find_marked(processes.WORKER_MARK, worker.__eq__)
+    engine |= {process.pid: process for process in marked if processes.read_mark(process, processes.ENGINE_MARK) == own}
     every = engine | {process.pid: process for process in marked}
     return list(every.values()), list(engine.values())
 
@@ -199,7 +199,7 @@ def _processes() -> tuple[list[psutil.Process], list[psutil.Process]]:
 def _role(process: psutil.Process) -> str | None:
     if process.pid == os.getpid():
         return _ARM
-    title = processes.title(process.pid)
+    title = processes.read_title(process.pid)
     return title.split()[0] if title.startswith(processes.ENGINE_TITLE) else None
 
 

@@ -13,7 +13,7 @@ from workers.nvml import Gpus
 def hardware_identity(gpus: Gpus) -> dict[str, object]:
     """Processors, memory, system, GPUs."""
     identity: dict[str, object] = {
-        "cpu": _cpu_name(),
+        "cpu": _read_cpu_name(),
         "cpu_cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(psutil.virtual_memory().total / 2**30),
         "os": f"{platform.system()} {platform.release()}",
@@ -25,7 +25,7 @@ def hardware_identity(gpus: Gpus) -> dict[str, object]:
     return identity
 
 
-def _cpu_name() -> str:
+def _read_cpu_name() -> str:
     with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))

@@ -61,7 +61,7 @@ def check_interpreters(arms: tuple[ResolvedArm, ...], ask: Ask) -> None:
             continue
         if python not in answers:
             answers[python] = ask(python)
-        complaint = _complaint(answers[python], needs_vllm=not arm.simulated)
+        complaint = _find_complaint(answers[python], needs_vllm=not arm.simulated)
         if complaint is not None:
             raise EngineStartFailed(f"environment.python {python} {complaint}", arm.name)
 
@@ -81,16 +81,17 @@ def ask_interpreter(python: str, timeout_s: float = ASK_S) -> Answer:
         return Answer({}, f"cannot be run: {reason}")
     with process:
         try:
-            said = _said(process, time.monotonic() + timeout_s)
+            said = _read_output(process, time.monotonic() + timeout_s)
             code = process.wait(_EXIT_S) if len(said) < _MOST_BYTES else None
         except (TimeoutError, subprocess.TimeoutExpired):
             return Answer({}, f"did not answer within {timeout_s:g} s")
         finally:  # also of a task that is interrupted
-            _end(process)  # and what it may have started and left
-    return _understood(code, said.decode(errors="replace"))
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # and what it may have started and left
+    return _read_answer(code, said.decode(errors="replace"))
 
 
-def _said(process: "subprocess.Popen[bytes]", deadline: float) -> bytes:
+def _read_output(process: "subprocess.Popen[bytes]", deadline: float) -> bytes:
     """What a process prints until it closes its output, or too much of it; TimeoutError where it does not end.
 
     Looks again and again, because Ray can interrupt a task only between two steps of Python.
@@ -108,7 +109,7 @@ def _said(process: "subprocess.Popen[bytes]", deadline: float) -> bytes:
     return said
 
 
-def _understood(code: int | None, said: str) -> Answer:
+def _read_answer(code: int | None, said: str) -> Answer:
     lines = [line for line in said.splitlines() if line.strip()]
     last = lines[-1][:_TOLD_CHARACTERS] if lines else "nothing"
     if code is None:
@@ -124,23 +125,18 @@ def _understood(code: int | None, said: str) -> Answer:
     return Answer(found)
 
 
-def _complaint(answer: Answer, needs_vllm: bool) -> str | None:
+def _find_complaint(answer: Answer, needs_vllm: bool) -> str | None:
     python, ray = platform.python_version(), version("ray")
-    needed = f"Python {_minor(python)} with Ray {ray}" + (" and vLLM" if needs_vllm else "")
+    needed = f"Python {_name_minor(python)} with Ray {ray}" + (" and vLLM" if needs_vllm else "")
     if answer.trouble is not None:
         return f"{answer.trouble}; needed: {needed}"
     found = answer.versions
-    same = _minor(found.get("python", "")) == _minor(python) and found.get("ray") == ray
+    same = _name_minor(found.get("python", "")) == _name_minor(python) and found.get("ray") == ray
     if same and (not needs_vllm or "vllm" in found):
         return None
     parts = [f"{name} {found.get(key, 'none')}" for key, name in (("ray", "Ray"), ("vllm", "vLLM"))]
     return f"is Python {found.get('python')} ({', '.join(parts)}); needed: {needed}"
 
 
-def _minor(python: str) -> str:
+def _name_minor(python: str) -> str:
     return ".".join(python.split(".")[:2])
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)

@@ -19,9 +19,9 @@ class OwnLog:
     def __init__(self, wanted: Path) -> None:
         """In ``wanted``; where that cannot be (a worker's directory may not exist on this host) in a temporary one."""
         try:
-            self.path = _created(wanted)
+            self.path = _create(wanted)
         except OSError:
-            self.path = _created(Path(tempfile.gettempdir()) / "rollout-lab-logs" / wanted.name)
+            self.path = _create(Path(tempfile.gettempdir()) / "rollout-lab-logs" / wanted.name)
         prune(self.path.parent)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -39,7 +39,7 @@ class OwnLog:
         """What was printed since ``begin``, the last MiB of it."""
         sys.stdout.flush()
         sys.stderr.flush()
-        return _end_of(self._descriptor, self._begin)
+        return _read_end(self._descriptor, self._begin)
 
 
 def size(log: Path) -> int:
@@ -57,7 +57,7 @@ def read(log: Path, begin: int) -> str | None:
     except OSError:
         return None
     try:
-        return _end_of(descriptor, begin)
+        return _read_end(descriptor, begin)
     finally:
         os.close(descriptor)
 
@@ -65,27 +65,27 @@ def read(log: Path, begin: int) -> str | None:
 def prune(directory: Path) -> None:
     """Remove the oldest logs until the directory is small; one that is in use loses its name only."""
     kept = 0
-    found = sorted(directory.glob("*.log"), key=_changed, reverse=True)
+    found = sorted(directory.glob("*.log"), key=_read_mtime, reverse=True)
     for number, log in enumerate(found):
         kept += size(log)
         if number >= _MOST_FILES or kept > _MOST_BYTES:
             log.unlink(missing_ok=True)
 
 
-def _changed(log: Path) -> float:
+def _read_mtime(log: Path) -> float:
     try:
         return log.stat().st_mtime
     except FileNotFoundError:  # another worker has just removed it
         return 0.0
 
 
-def _created(log: Path) -> Path:
+def _create(log: Path) -> Path:
     log.parent.mkdir(parents=True, exist_ok=True)
     log.touch(mode=0o600)
     return log
 
 
-def _end_of(descriptor: int, begin: int) -> str:
+def _read_end(descriptor: int, begin: int) -> str:
     whole = os.fstat(descriptor).st_size
     begin = max(begin, whole - _TAIL_BYTES)
     return os.pread(descriptor, whole - begin, begin).decode(errors="replace") if whole > begin else ""

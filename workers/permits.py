@@ -8,10 +8,10 @@ from pathlib import Path
 from app.errors import EngineStartFailed, NotPermitted
 from app.spec.experiment import Experiment
 from app.spec.permits import Permits, is_hub_id, refusals
-from app.spec.resolution import ModelSource, ResolvedArm, ResolvedExperiment
+from app.spec.resolution import ResolvedExperiment
 
 
-def located(spec: Experiment, resolved: ResolvedExperiment, permits: Permits) -> ResolvedExperiment:
+def locate(spec: Experiment, resolved: ResolvedExperiment, permits: Permits) -> ResolvedExperiment:
     """The experiment with paths in the place of names: of interpreters, of models that are folders.
 
     Raises NotPermitted for what this worker does not let a spec name, EngineStartFailed for a folder that is not there.
@@ -19,27 +19,21 @@ def located(spec: Experiment, resolved: ResolvedExperiment, permits: Permits) ->
     refused = tuple(refusals(spec, permits))
     if refused:
         raise NotPermitted("; ".join(f"{one.pointer}: {one.detail}" for one in refused))
-    return resolved.model_copy(update={"arms": tuple(_located(arm, permits) for arm in resolved.arms)})
+    arms = []
+    for arm in resolved.arms:
+        python, model = arm.environment.python, arm.model
+        found: dict[str, object] = {}
+        if python is not None:
+            found["environment"] = arm.environment.model_copy(update={"python": permits.environments[python]})
+        if not model.preset:
+            tokenizer = None if model.tokenizer is None else _find_folder(model.tokenizer, arm.name, permits)
+            folders = {"id": _find_folder(model.id, arm.name, permits), "tokenizer": tokenizer}
+            found["model"] = model.model_copy(update=folders)
+        arms.append(arm.model_copy(update=found))
+    return resolved.model_copy(update={"arms": tuple(arms)})
 
 
-def _located(arm: ResolvedArm, permits: Permits) -> ResolvedArm:
-    python = arm.environment.python
-    where = (
-        arm.environment
-        if python is None
-        else arm.environment.model_copy(update={"python": permits.environments[python]})
-    )
-    return arm.model_copy(update={"environment": where, "model": _model(arm.model, arm.name, permits)})
-
-
-def _model(model: ModelSource, arm: str, permits: Permits) -> ModelSource:
-    if model.preset:
-        return model
-    tokenizer = None if model.tokenizer is None else _folder(model.tokenizer, arm, permits)
-    return model.model_copy(update={"id": _folder(model.id, arm, permits), "tokenizer": tokenizer})
-
-
-def _folder(reference: str, arm: str, permits: Permits) -> str:
+def _find_folder(reference: str, arm: str, permits: Permits) -> str:
     """A hub's id as it is, else the folder behind every link; it has to lie below a root."""
     if is_hub_id(reference):
         if Path(reference).exists():  # vLLM would take it for the model

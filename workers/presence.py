@@ -31,7 +31,6 @@ class Presence(AbstractContextManager["Presence"]):
         self._owner = owner
         self._doing = doing
         self._info = info
-        self._told: dict[str, Any] = {}
         self._reaper = Reaper(db, lease_s)
         self._period_s = min(_LONGEST_PERIOD_S, lease_s / 3.0)
         self._done = threading.Event()
@@ -49,16 +48,15 @@ class Presence(AbstractContextManager["Presence"]):
         except DatabaseUnavailable as error:
             log.warning("worker not signed off", detail=error.detail)
 
-    def _tell(self, info: dict[str, Any]) -> None:
-        news = None if info == self._told else info
-        if not workers.heartbeat(self._db, self._owner, experiment_id=self._doing(), info=news):
-            workers.announce(self._db, self._owner, host=socket.gethostname(), pid=os.getpid(), info=info)
-        self._told = info
-
     def _run(self) -> None:
+        told: dict[str, Any] = {}
         while not self._done.is_set():
             try:
-                self._tell(self._info())
+                info = self._info()
+                news = None if info == told else info
+                if not workers.heartbeat(self._db, self._owner, experiment_id=self._doing(), info=news):
+                    workers.announce(self._db, self._owner, host=socket.gethostname(), pid=os.getpid(), info=info)
+                told = info
                 for experiment in self._reaper.reap():
                     log.warning("worker lost", experiment_id=experiment)
             except DatabaseUnavailable as error:

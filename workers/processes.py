@@ -20,36 +20,42 @@ ENGINE_TITLE = "VLLM::"  # what vLLM calls its engine core and workers; helpers 
 KEEP_ENVIRONMENT = {"SPT_NOENV": "1"}
 
 
-def worker_mark() -> str:
+def make_worker_mark() -> str:
     """The mark of this worker process."""
-    return _mark(psutil.Process())
+    return _make_mark(psutil.Process())
 
 
-def marked(mark: str, matches: Callable[[str], bool]) -> tuple[psutil.Process, ...]:
+def find_marked(mark: str, matches: Callable[[str], bool]) -> tuple[psutil.Process, ...]:
     """Running processes of this host whose mark matches, this one excepted."""
     return tuple(
         process
         for process in psutil.process_iter()
-        if process.pid != os.getpid() and (value := mark_of(process, mark)) is not None and matches(value)
+        if process.pid != os.getpid() and (value := read_mark(process, mark)) is not None and matches(value)
     )
 
 
-def mark_of(process: psutil.Process, mark: str) -> str | None:
+def read_mark(process: psutil.Process, mark: str) -> str | None:
     """The value of its mark; None where it has none, or is gone."""
-    return _environment(process).get(mark)
+    try:
+        return None if process.status() == psutil.STATUS_ZOMBIE else process.environ().get(mark)
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return None
 
 
-def orphaned() -> tuple[psutil.Process, ...]:
+def find_orphans() -> tuple[psutil.Process, ...]:
     """Processes of engines whose worker ran on this host and is gone."""
     host = socket.gethostname()
     living: dict[str, bool] = {}
 
     def is_orphan(mark: str) -> bool:
         if mark not in living:
-            living[mark] = _lives(mark)
+            try:
+                living[mark] = _make_mark(psutil.Process(int(mark.rsplit(":", 2)[1]))) == mark
+            except (psutil.NoSuchProcess, ValueError, IndexError):
+                living[mark] = False
         return mark.startswith(f"{host}:") and not living[mark]
 
-    return marked(WORKER_MARK, is_orphan)
+    return find_marked(WORKER_MARK, is_orphan)
 
 
 def end(targets: tuple[psutil.Process, ...], grace_s: float) -> tuple[int, ...]:
@@ -62,20 +68,20 @@ def end(targets: tuple[psutil.Process, ...], grace_s: float) -> tuple[int, ...]:
     return tuple(process.pid for process in stubborn)
 
 
-def shared_memory(targets: Iterable[psutil.Process]) -> frozenset[Path]:
+def find_shared_memory(targets: Iterable[psutil.Process]) -> frozenset[Path]:
     """Files in shared memory that any of these has mapped; a process that is killed cannot remove its own."""
-    return frozenset(path for process in targets for path in _mapped(process.pid))
+    return frozenset(path for process in targets for path in _read_mapped(process.pid))
 
 
 def free(files: frozenset[Path]) -> None:
     """Remove shared memory that nobody has mapped any more."""
     if files:
-        held = shared_memory(psutil.process_iter())
+        held = find_shared_memory(psutil.process_iter())
         for path in files - held:
             path.unlink(missing_ok=True)
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """True for a process that runs; a zombie does not."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
@@ -83,12 +89,12 @@ def alive(pid: int) -> bool:
         return False
 
 
-def family(pid: int) -> tuple[int, ...]:
+def list_family(pid: int) -> tuple[int, ...]:
     """A process and all its descendants."""
     return (pid, *(child.pid for child in psutil.Process(pid).children(recursive=True)))
 
 
-def title(pid: int) -> str:
+def read_title(pid: int) -> str:
     """What a process calls itself; empty for one that is gone."""
     try:
         return " ".join(psutil.Process(pid).cmdline())
@@ -96,7 +102,7 @@ def title(pid: int) -> str:
         return ""
 
 
-def _mapped(pid: int) -> Iterator[Path]:
+def _read_mapped(pid: int) -> Iterator[Path]:
     try:
         lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
     except OSError:  # it is gone, or somebody else's
@@ -107,19 +113,5 @@ def _mapped(pid: int) -> Iterator[Path]:
             yield Path(fields[5])
 
 
-def _mark(process: psutil.Process) -> str:
+def _make_mark(process: psutil.Process) -> str:
     return f"{socket.gethostname()}:{process.pid}:{process.create_time():.2f}"
-
-
-def _lives(mark: str) -> bool:
-    try:
-        return _mark(psutil.Process(int(mark.rsplit(":", 2)[1]))) == mark
-    except (psutil.NoSuchProcess, ValueError, IndexError):
-        return False
-
-
-def _environment(process: psutil.Process) -> dict[str, str]:
-    try:
-        return process.environ() if process.status() != psutil.STATUS_ZOMBIE else {}
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return {}

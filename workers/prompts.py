@@ -37,12 +37,14 @@ _KINDS = (
 def open_prompts(path: str, roots: tuple[str, ...]) -> BinaryIO:
     """Open a prompts file: a regular file below one of the roots, whatever links lead to it. Never waits for a writer.
 
-    A path that is not absolute is one from a root on.
+    A path that is not absolute is one from a root on, of several the first that has it.
 
     Whoever reads gets the open file, not its name, which a library could take for an address in the network.
     """
     try:
-        found = _located(path, roots)
+        candidates = [Path(root) / path for root in roots]
+        found = next((one for one in candidates if one.exists()), candidates[0]).resolve(strict=True)
+        _require_below(path, found, roots)
         _require_regular(path, found.stat().st_mode)  # opening a device may already do something
         descriptor = os.open(found, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     except (OSError, RuntimeError, ValueError) as error:  # RuntimeError is a loop of links, ValueError a null byte
@@ -75,7 +77,7 @@ def read_prompts(
 
     def read() -> None:
         try:
-            done.set_result(_read(source, room, roots, check))
+            done.set_result(_read_all(source, room, roots, check))
         except Exception as error:  # noqa: BLE001 - raised where the result is waited for
             done.set_exception(error)
 
@@ -85,16 +87,16 @@ def read_prompts(
     return done.result()
 
 
-def _read(
+def _read_all(
     source: FilePrompts, room: int | None, roots: tuple[str, ...], check: Callable[[], None]
 ) -> tuple[Prompt, ...]:
     prompts: list[Prompt] = []
     size = 0
     with open_prompts(source.path, roots) as file:
-        rows = _parquet_rows(source, file) if source.path.endswith(".parquet") else _jsonl_rows(source, file)
+        rows = _read_parquet(source, file) if source.path.endswith(".parquet") else _read_jsonl(source, file)
         for where, value in itertools.islice(rows, source.count):
             check()
-            prompt = _prompt(value, where, room)
+            prompt = _check_prompt(value, where, room)
             size += len(prompt) * (1 if isinstance(prompt, str) else _ID_BYTES)
             if len(prompts) == _MOST_PROMPTS:
                 raise InvalidWorkload(f"{where}: more than {_MOST_PROMPTS:,} prompts; say workload.prompts.count")
@@ -106,7 +108,7 @@ def _read(
     return tuple(prompts)
 
 
-def _jsonl_rows(source: FilePrompts, file: BinaryIO) -> Iterator[Row]:
+def _read_jsonl(source: FilePrompts, file: BinaryIO) -> Iterator[Row]:
     for number in itertools.count(1):
         where = f"{source.path}, line {number}"
         line = file.readline(_MOST_LINE_BYTES + 1)
@@ -123,7 +125,7 @@ def _jsonl_rows(source: FilePrompts, file: BinaryIO) -> Iterator[Row]:
         yield where, row[source.column]
 
 
-def _parquet_rows(source: FilePrompts, file: BinaryIO) -> Iterator[Row]:
+def _read_parquet(source: FilePrompts, file: BinaryIO) -> Iterator[Row]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -140,7 +142,7 @@ def _parquet_rows(source: FilePrompts, file: BinaryIO) -> Iterator[Row]:
         raise InvalidWorkload(f"{source.path}: cannot be read as Parquet ({reason})") from None
 
 
-def _prompt(value: object, where: str, room: int | None) -> Prompt:
+def _check_prompt(value: object, where: str, room: int | None) -> Prompt:
     if isinstance(value, str) and value:
         if any("\ud800" <= character <= "\udfff" for character in value):
             raise InvalidWorkload(f"{where}: half of a surrogate pair, which no tokenizer can encode")
@@ -152,15 +154,6 @@ def _prompt(value: object, where: str, room: int | None) -> Prompt:
             )
         return tuple(value)
     raise InvalidWorkload(f"{where}: a prompt is text or a list of token ids")
-
-
-def _located(path: str, roots: tuple[str, ...]) -> Path:
-    """The file behind every link; a path relative to several roots is that of the first that has it."""
-    candidates = [Path(root) / path for root in roots]
-    chosen = next((one for one in candidates if one.exists()), candidates[0])
-    found = chosen.resolve(strict=True)
-    _require_below(path, found, roots)
-    return found
 
 
 def _require_below(path: str, found: Path, roots: tuple[str, ...]) -> None:

@@ -36,7 +36,14 @@ def arms_on_cpu(
         for arm in engines:
             _require_room(spec, arm, from_file)
         return arms
-    return arms | {arm.name: _whole(arm) for arm in engines}
+    whole = {}
+    for arm in engines:
+        engine = arm.engine
+        changes: dict[str, object] = {"enable_chunked_prefill": False}
+        if engine.max_num_batched_tokens is not None and engine.max_model_len is not None:
+            changes["max_num_batched_tokens"] = max(engine.max_num_batched_tokens, engine.max_model_len)
+        whole[arm.name] = arm.model_copy(update={"engine": engine.model_copy(update=changes)})
+    return arms | whole
 
 
 def _asks_for_parts(spec: Experiment, arm: Arm | None, engine: EngineSettings) -> bool:
@@ -49,19 +56,24 @@ def _asks_for_parts(spec: Experiment, arm: Arm | None, engine: EngineSettings) -
     return engine.max_model_len is None or tokens < engine.max_model_len
 
 
-def _whole(arm: ResolvedArm) -> ResolvedArm:
-    engine = arm.engine
-    changes: dict[str, object] = {"enable_chunked_prefill": False}
-    if engine.max_num_batched_tokens is not None and engine.max_model_len is not None:
-        changes["max_num_batched_tokens"] = max(engine.max_num_batched_tokens, engine.max_model_len)
-    return arm.model_copy(update={"engine": engine.model_copy(update=changes)})
-
-
 def _require_room(spec: Experiment, arm: ResolvedArm, from_file: Sequence[str | tuple[int, ...]] | None) -> None:
-    longest = longest_prompt(spec) if from_file is None else _longest(from_file)
+    prompts = spec.workload.prompts
+    match prompts:
+        case SyntheticPrompts():
+            count = prompts.count
+        case InlinePrompts():
+            count = len(prompts.prompts)
+        case FilePrompts():
+            count = len(from_file or ())
+        case _:
+            assert_never(prompts)
+    if from_file is None:
+        longest = longest_prompt(spec)
+    else:  # text has yet to be encoded
+        longest = None if any(isinstance(one, str) for one in from_file) else max(map(len, from_file))
     if arm.engine.enable_chunked_prefill is False or longest is None:
         return
-    at_once = spec.workload.samples_per_prompt * (_count(spec) if from_file is None else len(from_file))
+    at_once = spec.workload.samples_per_prompt * count
     at_once = min(at_once, arm.engine.max_num_seqs or at_once)
     room = arm.engine.max_num_batched_tokens or _LEAST_BATCHED_TOKENS
     if at_once * longest > room:
@@ -71,21 +83,3 @@ def _require_room(spec: Experiment, arm: ResolvedArm, from_file: Sequence[str | 
             "engine.max_num_batched_tokens out, raise the latter, or set workload.sampling.per_request_seed: false",
             arm.name,
         )
-
-
-def _longest(prompts: Sequence[str | tuple[int, ...]]) -> int | None:
-    """Most tokens of a prompt; None where text has yet to be encoded."""
-    return None if any(isinstance(prompt, str) for prompt in prompts) else max(map(len, prompts))
-
-
-def _count(spec: Experiment) -> int:
-    prompts = spec.workload.prompts
-    match prompts:
-        case SyntheticPrompts():
-            return prompts.count
-        case InlinePrompts():
-            return len(prompts.prompts)
-        case FilePrompts():
-            raise AssertionError("the prompts of a file are counted once they are read")
-        case _:
-            assert_never(prompts)

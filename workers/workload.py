@@ -63,7 +63,7 @@ class Workload:
         self._spec = spec
         self._vocab_size = vocab_size
         self._per_prompt = resolved.lengths_per_prompt
-        self._given = _given_prompts(spec, encode, from_file)
+        self._given = _encode_given(spec, encode, from_file)
         _check_fit(spec, resolved, vocab_size, self._given)
 
     @property
@@ -77,12 +77,12 @@ class Workload:
         """The requests of a trial: the same for every arm of its block."""
         workload = self._spec.workload
         rng = random.Random(f"{self._spec.plan.seed} {trial.phase} {trial.block}")  # noqa: S311 - not a secret
-        prompts = self._given or self._synthetic(rng)
+        prompts = self._given or self._draw_prompts(rng)
         requests: list[Request] = []
-        clock = _arrivals(workload.arrival, rng)
+        clock = _draw_arrivals(workload.arrival, rng)
         for prompt_index, prompt in enumerate(prompts):
             self._check()
-            lengths = self._lengths(rng)
+            lengths = self._draw_lengths(rng)
             seed = rng.randrange(2**31)
             for sample_index, (low, high) in enumerate(lengths):
                 requests.append(
@@ -137,7 +137,7 @@ class Workload:
     def _ordinary_tokens(self) -> range:
         return range(min(_FIRST_ORDINARY_TOKEN, self._vocab_size - 1), self._vocab_size)
 
-    def _synthetic(self, rng: random.Random) -> Sequence[TokenIds]:
+    def _draw_prompts(self, rng: random.Random) -> Sequence[TokenIds]:
         prompts = self._spec.workload.prompts
         assert isinstance(prompts, SyntheticPrompts)  # noqa: S101 - the others are given
         ids = self._ordinary_tokens()
@@ -147,7 +147,7 @@ class Workload:
             drawn.append(tuple(rng.choices(ids, k=draw(prompts.tokens, rng))))
         return drawn
 
-    def _lengths(self, rng: random.Random) -> list[tuple[int, int]]:
+    def _draw_lengths(self, rng: random.Random) -> list[tuple[int, int]]:
         """(fewest, most) output tokens of every sample of a prompt."""
         samples = self._spec.workload.samples_per_prompt
         match self._spec.workload.output:
@@ -178,7 +178,7 @@ def draw(distribution: TokenDistribution, rng: random.Random) -> int:
             assert_never(distribution)
 
 
-def _arrivals(arrival: BatchArrival | PoissonArrival | ConcurrencyArrival, rng: random.Random) -> Iterator[float]:
+def _draw_arrivals(arrival: BatchArrival | PoissonArrival | ConcurrencyArrival, rng: random.Random) -> Iterator[float]:
     match arrival:
         case BatchArrival() | ConcurrencyArrival():
             return itertools.repeat(0.0)
@@ -188,22 +188,20 @@ def _arrivals(arrival: BatchArrival | PoissonArrival | ConcurrencyArrival, rng: 
             assert_never(arrival)
 
 
-def _given_prompts(
+def _encode_given(
     spec: Experiment, encode: Encode, from_file: Sequence[str | TokenIds] | None
 ) -> tuple[TokenIds, ...] | None:
+    prompts: Sequence[str | TokenIds]
     match spec.workload.prompts:
         case SyntheticPrompts():
             return None
-        case InlinePrompts(prompts=prompts):
-            return _encoded(prompts, encode)
+        case InlinePrompts(prompts=inline):
+            prompts = inline
         case FilePrompts():
             assert from_file is not None  # noqa: S101 - read before the engines started
-            return _encoded(from_file, encode)
+            prompts = from_file
         case _:
             assert_never(spec.workload.prompts)
-
-
-def _encoded(prompts: Sequence[str | TokenIds], encode: Encode) -> tuple[TokenIds, ...]:
     texts = tuple(prompt for prompt in prompts if isinstance(prompt, str))
     ids = iter(encode(texts)) if texts else iter(())
     return tuple(next(ids) if isinstance(prompt, str) else prompt for prompt in prompts)

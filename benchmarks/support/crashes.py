@@ -17,7 +17,7 @@ from app.store.experiments import ExperimentItem
 from app.store.ids import ExperimentId
 from benchmarks.support.lab import Lab
 from benchmarks.support.service import eventually
-from workers.processes import marked, title
+from workers.processes import find_marked, read_title
 
 BLOCKS = 3
 _ACTOR = "ray::ArmActor"  # what Ray calls it once it is one
@@ -125,10 +125,10 @@ class Scene:
                 return self._called(lambda name: "/gcs/gcs_server " in name)
 
     def _called(self, matches: Callable[[str], bool]) -> tuple[psutil.Process, ...]:
-        return tuple(process for process in self._everything() if matches(title(process.pid)))
+        return tuple(process for process in self._everything() if matches(read_title(process.pid)))
 
     def _everything(self) -> tuple[psutil.Process, ...]:
-        return marked("ROLLOUT_LAB_DATA_DIR", str(self.lab.data_dir).__eq__)
+        return find_marked("ROLLOUT_LAB_DATA_DIR", str(self.lab.data_dir).__eq__)
 
     def kill(self, victim: Victim) -> None:
         """SIGKILL."""

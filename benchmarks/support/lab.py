@@ -12,7 +12,7 @@ import psutil
 
 from app.settings import Settings
 from benchmarks.support.service import eventually, free_port, log_of, serving_all
-from workers.processes import WORKER_MARK, marked, title
+from workers.processes import WORKER_MARK, find_marked, read_title
 
 _POLL_S = 0.3  # the engines under test share two cores with the service that is asked
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "RAY_USAGE_STATS_ENABLED": "0"}
@@ -68,9 +68,9 @@ class Lab:
     def engine_processes(self, called: str = "") -> tuple[psutil.Process, ...]:
         """Processes of this service's engines: `VLLM::EngineCore`, `VLLM::Worker`, or all."""
         ours = str(self.data_dir)
-        of_this_service = {process.pid for process in marked("ROLLOUT_LAB_DATA_DIR", ours.__eq__)}
-        engines = marked(WORKER_MARK, lambda _: True)
-        return tuple(p for p in engines if p.pid in of_this_service and called in title(p.pid))
+        of_this_service = {process.pid for process in find_marked("ROLLOUT_LAB_DATA_DIR", ours.__eq__)}
+        engines = find_marked(WORKER_MARK, lambda _: True)
+        return tuple(p for p in engines if p.pid in of_this_service and called in read_title(p.pid))
 
     def no_engine_is_left(self, within_s: float = 20.0) -> bool:
         """Whether every process of every engine ends in time."""

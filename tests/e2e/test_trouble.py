@@ -10,7 +10,7 @@ import pytest
 from benchmarks.support.crashes import shared_memory
 from benchmarks.support.lab import Lab
 from benchmarks.support.service import eventually
-from workers.processes import title
+from workers.processes import read_title
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -152,7 +152,7 @@ def test_a_cancel_ends_whatever_runs(lab: Lab, step: str) -> None:
 
 
 def asked_interpreters(lab: Lab) -> list[psutil.Process]:
-    return [process for process in psutil.process_iter() if str(lab.data_dir / "python") in title(process.pid)]
+    return [process for process in psutil.process_iter() if str(lab.data_dir / "python") in read_title(process.pid)]
 
 
 def is_at(lab: Lab, experiment_id: str, step: str) -> bool:

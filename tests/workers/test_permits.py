@@ -9,13 +9,13 @@ from app.errors import EngineStartFailed, InvalidWorkload, NotPermitted
 from app.spec.permits import Permits
 from app.spec.resolution import ResolvedExperiment, resolve
 from tests.support.builders import a_spec
-from workers.permits import located
+from workers.permits import locate
 from workers.prompts import open_prompts
 
 
 def found(permits: Permits, **changes: Any) -> ResolvedExperiment:
     spec = a_spec(**changes)
-    return located(spec, resolve(spec), permits)
+    return locate(spec, resolve(spec), permits)
 
 
 def test_a_named_environment_is_its_interpreter() -> None:

@@ -35,7 +35,7 @@ def holding(name: str = "") -> Iterator[tuple[psutil.Process, Path]]:
 
 def test_shared_memory_of_a_killed_process_is_freed() -> None:
     with holding() as (process, file):
-        found = processes.shared_memory([process])
+        found = processes.find_shared_memory([process])
         assert found == {file}
         processes.end((process,), grace_s=0.0)
         assert file.exists(), "the kernel does not do it"
@@ -45,7 +45,7 @@ def test_shared_memory_of_a_killed_process_is_freed() -> None:
 
 def test_shared_memory_that_somebody_else_has_mapped_stays() -> None:
     with holding() as (process, file), holding(file.name):
-        found = processes.shared_memory([process])
+        found = processes.find_shared_memory([process])
         processes.end((process,), grace_s=0.0)
         processes.free(found)
         assert file.exists()
@@ -56,6 +56,6 @@ def test_shared_memory_that_somebody_else_has_mapped_stays() -> None:
 def test_a_process_that_is_gone_has_nothing_mapped() -> None:
     with holding() as (process, file):
         processes.end((process,), grace_s=0.0)
-        assert processes.shared_memory([process]) == frozenset()
+        assert processes.find_shared_memory([process]) == frozenset()
         processes.free(frozenset({file}))
     assert not file.exists()
