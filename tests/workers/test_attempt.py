@@ -4,8 +4,6 @@ import dataclasses
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -23,7 +21,6 @@ from app.store import experiments, queue, trials
 from app.store.database import Database
 from app.store.experiments import ExperimentRow
 from benchmarks.support.databases import opened
-from benchmarks.support.service import ROOT
 from tests.support.builders import a_simulated_spec
 from workers.attempt import run_experiment
 from workers.drivers.base import Batch, TrialOutcome
@@ -244,8 +241,3 @@ def test_what_the_worker_s_operator_does_not_allow_is_not_run_however_it_came_in
     assert said in row.item.failure.detail
     assert "a-planted-secret" not in json.dumps(row.results)
     assert trials.arms_of(db, row.item.id) == ()
-
-
-def test_an_attempt_is_made_where_no_ray_is_installed() -> None:
-    script = "import sys; sys.modules['ray'] = None; import workers.attempt, workers.engines, workers.trials"
-    subprocess.run([sys.executable, "-c", script], check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
