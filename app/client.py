@@ -70,7 +70,7 @@ class Client:
         return self._object("POST", f"/v1/experiments/{_step(experiment_id)}/retry")
 
     def experiments(self, limit: int, **filters: Any) -> Iterator[JsonObject]:
-        """The newest that pass the filters."""
+        """The first that pass the filters."""
         cursor: str | None = None
         while limit > 0:
             asked = {key: value for key, value in filters.items() if value} | {"limit": min(limit, 200)}

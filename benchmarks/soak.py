@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from app.settings import Settings
-from app.store import experiments
+from app.store import catalogue, experiments
 from app.store.ids import ExperimentId
 from benchmarks.support.crashes import Scene, Victim, simulated
 from benchmarks.support.databases import opened
@@ -98,7 +98,7 @@ def every_item(scene: Scene) -> list[experiments.ExperimentItem]:
     items: list[experiments.ExperimentItem] = []
     cursor: str | None = None
     while True:
-        page = experiments.page(scene.db, cursor=cursor, limit=200)
+        page = catalogue.page(scene.db, cursor=cursor, limit=200)
         items += page.items
         cursor = page.next_cursor
         if cursor is None:

@@ -20,7 +20,17 @@ from app.errors import (
     UnsupportedMediaType,
 )
 from app.http.admission import JSON_TYPES, YAML_TYPES, Who, media_type_of, wrong_media_type
-from app.http.basics import LONGEST_FILTER, MOST_LABELS, Db, answer, config_of, etag_of
+from app.http.basics import (
+    LONGEST_CURSOR,
+    LONGEST_FILTER,
+    LONGEST_MOMENT,
+    MOST_LABELS,
+    Db,
+    answer,
+    config_of,
+    etag_of,
+    read_moment,
+)
 from app.http.problems import responses
 from app.service import intake
 from app.service.cancellation import cancel as cancel_experiment
@@ -28,7 +38,8 @@ from app.settings import Settings
 from app.spec.document import load_json, load_yaml
 from app.spec.experiment import Experiment
 from app.spec.lifecycle import Status
-from app.store import experiments, queue
+from app.store import catalogue, experiments, queue
+from app.store.catalogue import Order, Sort
 from app.store.ids import ExperimentId
 
 router = APIRouter(prefix="/v1/experiments", tags=["experiments"])
@@ -157,19 +168,45 @@ class ListParameters(BaseModel):
         None, max_length=LONGEST_FILTER, description="Part of the name, in any case.", examples=["async"]
     )
     model: str | None = Field(None, max_length=1024, description="The model.", examples=["tiny-qwen2"])
-    cursor: str | None = Field(None, max_length=LONGEST_FILTER, description="`next_cursor` of the page before.")
+    created_after: str = Field(
+        "",
+        max_length=LONGEST_MOMENT,
+        description="Submitted then or later: an RFC 3339 time, or a date for its beginning in UTC.",
+        examples=["2026-01-01"],
+    )
+    created_before: str = Field(
+        "",
+        max_length=LONGEST_MOMENT,
+        description="Submitted before then: an RFC 3339 time, or a date for its beginning in UTC.",
+        examples=["2026-02-01T12:00:00Z"],
+    )
+    sort: Sort = Field(
+        Sort.CREATED_AT,
+        description="What the list is sorted by; by `finished_at` it holds only what has finished.",
+        examples=["finished_at"],
+    )
+    order: Order | None = Field(None, description="Default: newest first, by name from A to Z.", examples=["desc"])
+    cursor: str | None = Field(
+        None,
+        max_length=LONGEST_CURSOR,
+        description="`next_cursor` of the page before, under the same `sort` and `order`.",
+    )
     limit: int = Field(50, ge=1, le=200, description="Most items of a page.", examples=[50])
 
 
 @router.get("", summary="List experiments", response_model=ExperimentPage, responses=responses(InvalidInput))
 def list_experiments(request: Request, db: Db, parameters: Annotated[ListParameters, Query()]) -> Response:
-    """Experiments, newest first."""
-    page = experiments.page(
+    """Experiments, newest first unless sorted otherwise."""
+    page = catalogue.page(
         db,
         status=parameters.status,
         labels=_labels(parameters.label),
         name=parameters.name,
         model=parameters.model,
+        created_after=read_moment(parameters.created_after, "created_after"),
+        created_before=read_moment(parameters.created_before, "created_before"),
+        sort=parameters.sort,
+        order=parameters.order,
         cursor=parameters.cursor,
         limit=parameters.limit,
     )

@@ -19,20 +19,52 @@ class StatusFilter(StrEnum):
     CANCELLED = "cancelled"
 
 
+class SortKey(StrEnum):
+    """What a list is sorted by."""
+
+    CREATED_AT = "created_at"
+    FINISHED_AT = "finished_at"
+    NAME = "name"
+
+
+class Direction(StrEnum):
+    """Which end comes first."""
+
+    ASC = "asc"
+    DESC = "desc"
+
+
 def list_experiments(
     *,
     status: Annotated[list[StatusFilter] | None, typer.Option(help="Only these; may be repeated.")] = None,
     label: Annotated[list[str] | None, typer.Option(metavar="KEY:VALUE", help="Only with this label.")] = None,
     name: Annotated[str, typer.Option(help="Only with this in the name.")] = "",
+    created_after: Annotated[
+        str, typer.Option(metavar="TIME", help="Submitted then or later: a date (UTC), or an RFC 3339 time.")
+    ] = "",
+    created_before: Annotated[str, typer.Option(metavar="TIME", help="Submitted before then.")] = "",
+    sort: Annotated[SortKey, typer.Option(help="By finished_at: only what has finished.")] = SortKey.CREATED_AT,
+    order: Annotated[Direction | None, typer.Option(help="Default: newest first, names from A to Z.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
     url: Url = "",
     as_json: AsJson = False,
 ) -> None:
-    """List experiments, newest first."""
+    """List experiments, newest first unless sorted otherwise."""
     from app.cli.render import experiment_table
 
     with connect(url) as client:
-        found = list(client.experiments(limit, status=[str(s) for s in status or ()], label=label, name=name))
+        found = list(
+            client.experiments(
+                limit,
+                status=[str(s) for s in status or ()],
+                label=label,
+                name=name,
+                created_after=created_after,
+                created_before=created_before,
+                sort=str(sort),
+                order=order and str(order),
+            )
+        )
     if as_json:
         _print_json(found)
     elif found:

@@ -1,6 +1,7 @@
 """What every route needs: the application's parts, conditional answers, links."""
 
 import hashlib
+from datetime import UTC, date, datetime, time
 from typing import Annotated, Any
 
 from fastapi import Depends
@@ -8,12 +9,17 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from app.errors import FieldError, InvalidInput
+from app.format import quoted
 from app.settings import Settings
 from app.store.database import Database
 
 JSON = "application/json"
 MOST_LABELS = 16  # of a filter: each is a subquery
 LONGEST_FILTER = 300  # a label's key and value, or a name, and more
+LONGEST_CURSOR = 1500  # the longest name is part of it, as base64 of UTF-8
+LONGEST_MOMENT = 64
+_DATE = len("2026-01-31")
 
 
 async def _database(request: Request) -> Database:
@@ -41,6 +47,26 @@ class Page(BaseModel):
     next_cursor: str | None = Field(
         None, description="`cursor` of the next page; null on the last.", examples=["WyIyMDI2LTAxLTMxIl0"]
     )
+
+
+def read_moment(text: str, parameter: str) -> datetime | None:
+    """A parameter that is an RFC 3339 time, or a date for its beginning in UTC; None where it is empty.
+
+    InvalidInput where it is neither: a time without a zone is none.
+    """
+    try:
+        if not text.strip():
+            return None
+        if len(text.strip()) <= _DATE:
+            return datetime.combine(date.fromisoformat(text.strip()), time(), UTC)
+        moment = datetime.fromisoformat(text.strip())
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    said = f"{quoted(text)} is neither a date, like 2026-01-31, nor a time with its zone, like 2026-01-31T12:00:00Z"
+    hint = "; in an address a + is written %2B" if " " in text.strip() else ""
+    raise InvalidInput.of((FieldError(f"/{parameter}", said + hint),))
 
 
 def etag_of(*parts: object) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import Query
@@ -11,11 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.errors import FieldError, InvalidInput
-from app.http.basics import LONGEST_FILTER, MOST_LABELS, Db
+from app.http.basics import LONGEST_CURSOR, LONGEST_FILTER, LONGEST_MOMENT, MOST_LABELS, Db, read_moment
 from app.judge.verdict import Verdict
 from app.pages.shell import PageRouter, fragment, page, unchanged, wants_fragment
 from app.spec.lifecycle import Status
-from app.store import experiments
+from app.store import catalogue, experiments
+from app.store.catalogue import Order, Sort
 from app.store.database import Database
 from app.store.experiments import ExperimentItem
 
@@ -33,14 +34,18 @@ class Filters(BaseModel):
     label: str = Field("", max_length=MOST_LABELS * LONGEST_FILTER)
     model: str = Field("", max_length=1024)
     name: str = Field("", max_length=LONGEST_FILTER)
-    cursor: str = Field("", max_length=LONGEST_FILTER)
+    created_after: str = Field("", max_length=LONGEST_MOMENT)
+    created_before: str = Field("", max_length=LONGEST_MOMENT)
+    sort: Sort = Sort.CREATED_AT
+    order: Order | Literal[""] = ""
+    cursor: str = Field("", max_length=LONGEST_CURSOR)
     until: str = Field("", max_length=64)
     seen: str = Field("", max_length=64)
 
     @property
     def search(self) -> str:
         """As an address has them."""
-        chosen = self.model_dump(mode="json", include={"status", "verdict", "label", "model", "name"})
+        chosen = self.model_dump(mode="json", exclude_defaults=True, exclude={"cursor", "until", "seen"})
         return urlencode({key: value for key, value in chosen.items() if value}, doseq=True)
 
     @property
@@ -60,7 +65,7 @@ Chosen = Annotated[Filters, Query()]
 @router.get("/")
 @router.get("/experiments")
 def list_experiments(request: Request, db: Db, filters: Chosen) -> Response:
-    """Experiments, newest first."""
+    """Experiments, newest first unless sorted otherwise."""
     shown = _first(db, filters)
     if wants_fragment(request):
         return fragment(request, "list.html", title="Experiments", final=False, **shown)
@@ -90,13 +95,17 @@ def _first(db: Database, filters: Filters) -> dict[str, Any]:
 
 
 def _page(db: Database, filters: Filters, limit: int) -> tuple[Sequence[ExperimentItem], str | None]:
-    found = experiments.page(
+    found = catalogue.page(
         db,
         status=filters.status,
         labels=filters.labels,
         name=filters.name.strip() or None,
         model=filters.model.strip() or None,
         verdict=filters.verdict or None,
+        created_after=read_moment(filters.created_after, "created_after"),
+        created_before=read_moment(filters.created_before, "created_before"),
+        sort=filters.sort,
+        order=filters.order or None,
         cursor=filters.cursor or None,
         limit=limit,
     )

@@ -135,7 +135,8 @@ def unchanged() -> Response:
 def error_page(request: Request, status: int, title: str, detail: str) -> Response:
     """What went wrong, in the frame of all pages; htmx shows it in place of what it asked for."""
     template = "error_part.html" if wants_fragment(request) else "error.html"
-    return page(request, template, status, title=title, detail=detail, code=status)
+    target = request.headers.get("hx-target", "")  # it keeps its place, so that what is right comes in there again
+    return page(request, template, status, title=title, detail=detail, code=status, target=target)
 
 
 def _to_login(request: Request, error: Unauthorized) -> Response:

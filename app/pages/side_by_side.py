@@ -18,7 +18,7 @@ from app.measure.metrics import METRICS, Better, Kind
 from app.pages.shell import PageRouter, page
 from app.pages.subject import Subject, load
 from app.pages.words import shortened
-from app.store import experiments
+from app.store import catalogue
 from app.store.database import Database
 
 router = PageRouter()
@@ -87,7 +87,7 @@ def compare(
         rows=list(_rows(columns[:MOST])),
         mismatches=mismatches(list(subjects.values())),
         fingerprints=_fingerprints(columns[:MOST]),
-        recent=experiments.page(db, limit=20).items,
+        recent=catalogue.page(db, limit=20).items,
         chosen={column.key for column in columns},
         experiments=list(subjects.values()),
     )

@@ -16,7 +16,7 @@ from app.spec.resolution import ResolvedArm, ResolvedExperiment, resolve
 from app.stats.estimate import to_percent
 from app.stats.paired import choose_analysis
 from app.stats.power import detectable_by, detectable_effect
-from app.store import experiments, trials
+from app.store import catalogue, experiments, trials
 from app.store.database import Database
 from app.store.experiments import ExperimentRow
 from app.store.ids import ExperimentId
@@ -132,7 +132,7 @@ def _seconds(plan: TrialPlan, earlier: _Earlier) -> float:
 def _like(db: Database, spec: Experiment, resolved: ResolvedExperiment) -> tuple[ExperimentId, _Earlier] | None:
     """The newest experiment that did the same work with the same arms, in whatever order and number of blocks."""
     model = resolved.arms[0].model.id
-    for item in experiments.page(db, model=model, status=(Status.SUCCEEDED,), limit=EARLIER).items:
+    for item in catalogue.page(db, model=model, status=(Status.SUCCEEDED,), limit=EARLIER).items:
         try:
             row = experiments.get(db, item.id)
         except UnreadableSpec:

@@ -1,36 +1,20 @@
 """Reading experiments."""
 
-import base64
-import binascii
-import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    BindParameter,
-    ColumnElement,
-    Connection,
-    Row,
-    and_,
-    bindparam,
-    exists,
-    func,
-    literal,
-    select,
-    tuple_,
-)
+from sqlalchemy import BindParameter, Connection, Row, bindparam, func, literal, select
 
-from app.errors import FieldError, InvalidInput, NotFound
+from app.errors import NotFound
 from app.judge.continuation import Continuation
 from app.spec.experiment import Experiment
 from app.spec.lifecycle import Failure, Progress, Status
-from app.store.clock import Moment
 from app.store.database import Database
 from app.store.documents import failure_of, readable, spec_of
 from app.store.ids import ExperimentId
-from app.store.tables import SafeText, attempts, events, experiment_labels, experiments, is_status, storable
+from app.store.tables import attempts, events, experiments, is_status, storable
 
 LAST_PLACE = 1000  # counted exactly: to count on would cost more with every experiment that waits
 
@@ -95,14 +79,6 @@ class ExperimentRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ExperimentPage:
-    """Some experiments, newest first, and where the next page begins."""
-
-    items: tuple[ExperimentItem, ...]
-    next_cursor: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Event:
     """A change of status, or the request for one: from and to are the same then."""
 
@@ -125,7 +101,7 @@ def get(db: Database, experiment_id: ExperimentId) -> ExperimentRow:
         if row is None:
             raise NotFound(f"there is no experiment {experiment_id}")
         return ExperimentRow(
-            item=_item(row),
+            item=item_of(row),
             spec=spec_of(experiment_id, row.spec),
             submitted=row.spec,
             queue_position=_place_of(connection, row),
@@ -173,7 +149,7 @@ def get_item(db: Database, experiment_id: ExperimentId) -> ExperimentItem:
         row = connection.execute(_ITEM_BY_ID, {"of": experiment_id}).one_or_none()
     if row is None:
         raise NotFound(f"there is no experiment {experiment_id}")
-    return _item(row)
+    return item_of(row)
 
 
 def queue_position(db: Database, experiment_id: ExperimentId) -> int | None:
@@ -183,48 +159,6 @@ def queue_position(db: Database, experiment_id: ExperimentId) -> int | None:
     with db.read() as connection:
         row = connection.execute(query).one_or_none()
         return None if row is None else _place_of(connection, row)
-
-
-def page(
-    db: Database,
-    *,
-    status: Collection[Status] = (),
-    labels: Mapping[str, str] | None = None,
-    name: str | None = None,
-    model: str | None = None,
-    verdict: str | None = None,
-    cursor: str | None = None,
-    limit: int = 50,
-) -> ExperimentPage:
-    """Newest first. ``name`` matches a part of the name, whatever its case; everything else matches whole.
-
-    ``verdict`` matches experiments of which any primary comparison came to it.
-    """
-    c = experiments.c
-    conditions: list[ColumnElement[bool]] = [_has_label(key, value) for key, value in (labels or {}).items()]
-    if status:
-        conditions.append(c.status.in_(list(status)))
-    if name:
-        # Both sides are folded by the database: SQLite knows the case of ASCII letters only.
-        conditions.append(func.lower(c.name).like(func.lower(literal(f"%{_escaped(name)}%", SafeText)), escape="/"))
-    if model is not None:
-        conditions.append(c.model == model)
-    if verdict is not None:
-        conditions.append((" " + c.verdict + " ").contains(f" {verdict} ", autoescape=True))
-    if cursor is not None:
-        created_at, last = _decoded(cursor)
-        conditions.append(tuple_(c.created_at, c.id) < tuple_(created_at, last, types=[Moment, c.id.type]))
-    query = (
-        select(*(c[name] for name in _ITEM_COLUMNS))
-        .where(and_(True, *conditions))
-        .order_by(c.created_at.desc(), c.id.desc())
-        .limit(limit + 1)
-    )
-    with db.read() as connection:
-        rows = connection.execute(query).all()
-    more = len(rows) > limit
-    items = tuple(_item(row) for row in rows[:limit])
-    return ExperimentPage(items, _encoded(items[-1]) if more else None)
 
 
 def events_after(db: Database, experiment_id: ExperimentId, seq: int = 0) -> tuple[Event, ...]:
@@ -245,7 +179,7 @@ def counts(db: Database) -> dict[Status, int]:
     return dict.fromkeys(Status, 0) | {Status(status): count for status, count in found}
 
 
-_ITEM_COLUMNS = (
+ITEM_COLUMNS = (
     "id",
     "version",
     "name",
@@ -270,7 +204,7 @@ _ITEM_COLUMNS = (
 # Built once: that takes longer than to run them.
 _OF: BindParameter[str] = bindparam("of")
 _BY_ID = select(experiments).where(experiments.c.id == _OF)
-_ITEM_BY_ID = select(*(experiments.c[name] for name in _ITEM_COLUMNS)).where(experiments.c.id == _OF)
+_ITEM_BY_ID = select(*(experiments.c[name] for name in ITEM_COLUMNS)).where(experiments.c.id == _OF)
 _ATTEMPTS = select(attempts).where(attempts.c.experiment_id == _OF).order_by(attempts.c.attempt)
 _RETRIES = (
     select(experiments.c.id).where(experiments.c.retry_of == _OF).order_by(experiments.c.created_at, experiments.c.id)
@@ -293,7 +227,8 @@ _AHEAD = select(func.count()).select_from(
 )
 
 
-def _item(row: Row[Any]) -> ExperimentItem:
+def item_of(row: Row[Any]) -> ExperimentItem:
+    """A row of ITEM_COLUMNS, or of more."""
     return ExperimentItem(
         id=ExperimentId(row.id),
         version=row.version,
@@ -359,28 +294,3 @@ def _event(row: Row[Any]) -> Event:
         actor=row.actor,
         source=row.source,
     )
-
-
-def _has_label(key: str, value: str) -> ColumnElement[bool]:
-    label = experiment_labels.c
-    return exists().where(label.experiment_id == experiments.c.id, label.key == key, label.value == value)
-
-
-def _escaped(part: str) -> str:
-    return part.replace("/", "//").replace("%", "/%").replace("_", "/_")
-
-
-def _encoded(item: ExperimentItem) -> str:
-    place = json.dumps([item.created_at.isoformat(), item.id])
-    return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
-
-
-def _decoded(cursor: str) -> tuple[datetime, str]:
-    try:
-        place = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
-        created_at, last = datetime.fromisoformat(place[0]), str(place[1])
-        if created_at.tzinfo is None:
-            raise ValueError("no time zone")
-    except (ValueError, TypeError, LookupError, binascii.Error, UnicodeError):
-        raise InvalidInput.of((FieldError("/cursor", "not a cursor; use next_cursor of the page before"),)) from None
-    return created_at, last

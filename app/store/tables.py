@@ -95,6 +95,8 @@ experiments = Table(
     CheckConstraint("attempt >= 0 AND (status <> 'running' OR attempt > 0)", name="attempt"),
     CheckConstraint("(idempotency_key IS NULL) = (request_sha256 IS NULL)", name="idempotent_request"),
     Index("ix_experiments_created_at_id", "created_at", "id"),
+    Index("ix_experiments_finished_at_id", "finished_at", "id"),
+    Index("ix_experiments_name_id", "name", "id"),
     Index("ix_experiments_retry_of", "retry_of"),
 )
 

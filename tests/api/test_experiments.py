@@ -148,9 +148,76 @@ def test_lists_can_be_filtered(client: TestClient, db: Database) -> None:
     assert ids(model="other") == []
 
 
+def test_lists_are_sorted_as_asked_and_their_cursors_go_on_so(client: TestClient) -> None:
+    ids = {name: submit(client, a_spec(name=name))["id"] for name in ("b", "c", "a")}
+
+    def all_of(**parameters: Any) -> list[str]:
+        found, cursor = [], None
+        while True:
+            asked = parameters | {"limit": 1} | ({"cursor": cursor} if cursor else {})
+            page = client.get(HERE, params=asked).json()
+            found += [item["name"] for item in page["items"]]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return found
+
+    assert all_of(sort="name") == ["a", "b", "c"]
+    assert all_of(sort="name", order="desc") == ["c", "b", "a"]
+    assert all_of(order="asc") == ["b", "c", "a"]
+    assert all_of(sort="finished_at") == []
+    client.post(f"{HERE}/{ids['c']}/cancel")
+    client.post(f"{HERE}/{ids['a']}/cancel")
+    assert all_of(sort="finished_at") == ["a", "c"]
+
+
+def test_lists_are_narrowed_to_a_range_of_dates(client: TestClient) -> None:
+    first, second = (submit(client, a_spec(name=name))["created_at"] for name in "ab")
+
+    def names(**parameters: Any) -> list[str]:
+        return [item["name"] for item in client.get(HERE, params=parameters).json()["items"]]
+
+    assert names(created_after=second) == ["b"]
+    assert names(created_before=second) == ["a"]
+    assert names(created_after=first, created_before="2999-01-01") == ["b", "a"]
+    assert names(created_after="2999-01-01") == []
+    assert names(created_before="2020-02-29T23:00:00-02:00") == []
+    assert names(created_after="", created_before="") == ["b", "a"]
+
+
+@pytest.mark.parametrize("parameter", ["created_after", "created_before"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "yesterday",
+        "2026-02-30",
+        "31.01.2026",
+        "2026-01-31T12:00:00",
+        "2026-1-5",
+        "1767225600",
+        "0001-01-01T00:00:00+14:00",
+    ],
+)
+def test_what_is_no_date_is_refused_with_what_is(client: TestClient, parameter: str, text: str) -> None:
+    response = client.get(HERE, params={parameter: text})
+    assert response.status_code == 422
+    (error,) = response.json()["errors"]
+    assert error["parameter"] == parameter
+    assert error["detail"] == (
+        f"'{text}' is neither a date, like 2026-01-31, nor a time with its zone, like 2026-01-31T12:00:00Z"
+    )
+
+
+def test_a_plus_that_an_address_has_swallowed_is_told(client: TestClient) -> None:
+    response = client.get(f"{HERE}?created_after=2026-01-31T12:00:00+02:00")
+    assert response.json()["errors"][0]["detail"].endswith("; in an address a + is written %2B")
+    assert client.get(f"{HERE}?created_after=2026-01-31T12:00:00%2B02:00").status_code == 200
+
+
 @pytest.mark.parametrize(
     ("query", "parameter", "said"),
     [
+        ("sort=age", "sort", "must be 'created_at', 'finished_at' or 'name'"),
+        ("order=up", "order", "must be 'asc' or 'desc'"),
         ("limit=0", "limit", "must be greater than or equal to 1"),
         ("limit=many", "limit", "must be a valid integer"),
         ("status=done", "status.0", "must be 'queued', 'running'"),

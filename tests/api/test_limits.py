@@ -74,6 +74,7 @@ def test_a_client_follows_so_many_streams_and_no_more(migrated_sqlite: Path, tmp
         {"label": "k:" + "v" * 1000},
         {"model": "x" * 5000},
         {"cursor": "x" * 5000},
+        {"created_after": "2" * 5000},
         {"status": ["queued"] * 1000},
     ],
     ids=lambda query: next(iter(query)),

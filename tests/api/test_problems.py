@@ -13,6 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from app.api.experiments import ListParameters
 from app.errors import Conflict, LeaseLost
 from app.http.problems import ANSWERED
 from app.main import create_app
@@ -192,7 +193,10 @@ def test_no_body_breaks_the_service(client: TestClient, place: str, value: objec
 
 
 @hypothesis_settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(name=st.sampled_from(["status", "label", "name", "model", "cursor", "limit"]), value=st.text(max_size=12))
+@given(
+    name=st.sampled_from(list(ListParameters.model_fields)),
+    value=st.text(max_size=12),
+)
 def test_no_parameter_breaks_the_service(client: TestClient, name: str, value: str) -> None:
     try:
         response = client.get(HERE, params={name: value.encode("utf-8", "surrogatepass")})

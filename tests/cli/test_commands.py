@@ -39,6 +39,20 @@ def test_experiments_are_listed(served: Run, service: Service) -> None:
     assert [item["id"] for item in json.loads(served("list", "--label", "x:list", "--json").out)] == [experiment]
     assert served("list", "--label", "x:none").out == "No experiments.\n"
     assert served("list", "--label", "nonsense").code == 2
+    another = queue.enqueue(service.db, a_simulated_spec(name="Another", labels={"x": "list"})).experiment_id
+
+    def ids(*options: str) -> list[str]:
+        return [item["id"] for item in json.loads(served("list", "--label", "x:list", "--json", *options).out)]
+
+    assert ids() == [another, experiment]
+    assert ids("--order", "asc") == [experiment, another]
+    assert ids("--sort", "name") == [another, experiment]
+    assert ids("--sort", "name", "--order", "desc", "--limit", "1") == [experiment]
+    assert ids("--created-after", "2020-01-01", "--created-before", "2999-12-31T00:00:00Z") == [another, experiment]
+    refused = served("list", "--created-after", "yesterday")
+    assert refused.code == 2
+    assert "neither a date, like 2026-01-31" in refused.err
+    queue.request_cancel(service.db, another)
     queue.request_cancel(service.db, experiment)
 
 

@@ -1,6 +1,7 @@
 """The list of experiments."""
 
 import re
+from html import unescape
 
 import pytest
 from starlette.testclient import TestClient
@@ -14,7 +15,7 @@ from tests.support.stories import STORIES, Lab, simulated_spec
 
 
 def names(text: str) -> list[str]:
-    return re.findall(r'<th scope="row">\s*<a [^>]*><bdi>([^<]*)</bdi>', text)
+    return [unescape(name) for name in re.findall(r'<th scope="row">\s*<a [^>]*><bdi>([^<]*)</bdi>', text)]
 
 
 def test_the_newest_come_first_with_verdict_and_place(client: TestClient, lab: Lab) -> None:
@@ -37,6 +38,8 @@ def test_the_newest_come_first_with_verdict_and_place(client: TestClient, lab: L
         ("status=failed", {"8,192 tokens on a small card"}),
         ("model=tiny-qwen2&status=running&name=running", {"running now"}),
         ("label=suite:gpu+issue:4264&verdict=slower", {"async without async scheduling"}),
+        ("created_after=2020-01-01&created_before=2020-02-01T00:00:00Z", set()),
+        ("created_after=2020-01-01&status=failed", {"8,192 tokens on a small card"}),
     ],
 )
 def test_filters_are_in_the_address(client: TestClient, query: str, expected: set[str]) -> None:
@@ -44,6 +47,29 @@ def test_filters_are_in_the_address(client: TestClient, query: str, expected: se
     fragment = client.get(f"/experiments?{query}", headers=HTMX)
     assert set(names(fragment.text)) == expected
     assert "<html" not in fragment.text
+
+
+def test_sorts_are_in_the_address_and_in_what_follows(client: TestClient, crowd: Settings) -> None:
+    by_name = names(page(client, "/experiments?sort=name&order=desc"))
+    assert by_name == sorted(by_name, reverse=True)
+    assert names(page(client, "/experiments?order=asc"))[0] == names(page(client, "/experiments"))[-1]
+    assert set(names(page(client, "/experiments?sort=finished_at"))) < set(by_name)
+    with TestClient(create_app(crowd)) as other:
+        text = page(other, "/experiments?sort=name")
+        more = re.search(r'hx-get="([^"]*cursor=[^"]*)"', text)
+        assert more is not None
+        found = names(text) + names(other.get(more[1].replace("&amp;", "&"), headers=HTMX).text)
+        assert found == sorted(f"number {number}" for number in range(1000))[: len(found)]
+        poll = re.search(r'id="first" hx-get="([^"]*)"', text)
+        assert poll is not None
+        assert other.get(poll[1].replace("&amp;", "&"), headers=HTMX).status_code == 204
+
+
+def test_a_bad_date_is_explained(client: TestClient) -> None:
+    assert "neither a date, like 2026-01-31" in page(client, "/experiments?created_after=soon", 422)
+    part = client.get("/experiments?created_after=soon", headers=HTMX | {"HX-Target": "list"})
+    assert part.status_code == 422
+    assert '<section id="list"' in part.text  # the list comes back there once the date is right
 
 
 def test_nothing_found_says_so(client: TestClient) -> None:

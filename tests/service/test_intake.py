@@ -11,7 +11,7 @@ from app.errors import IdempotencyMismatch, InvalidInput
 from app.service import intake
 from app.service.access import Caller
 from app.settings import Settings
-from app.store import experiments, queue
+from app.store import catalogue, experiments, queue
 from app.store.database import Database
 from app.store.tokens import Scope
 
@@ -34,7 +34,7 @@ def test_a_preview_says_what_will_run_and_queues_nothing(db: Database) -> None:
     assert found.plan.order == "AAA"
     assert found.cost.trials == 3
     assert found.resolved.baseline == "sync"
-    assert experiments.page(db, limit=5).items == ()
+    assert catalogue.page(db, limit=5).items == ()
 
 
 def test_what_the_operator_does_not_allow_is_refused_when_read_and_when_retried(db: Database) -> None:

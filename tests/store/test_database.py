@@ -11,7 +11,7 @@ from sqlalchemy import exc, insert, select, text, update
 
 from app.errors import Conflict, DatabaseUnavailable, InvalidInput
 from app.spec.lifecycle import Status
-from app.store import experiments, queue
+from app.store import catalogue, experiments, queue
 from app.store.database import Database, Health, revisions
 from app.store.tables import experiments as experiments_table
 from app.store.tables import workers
@@ -80,7 +80,7 @@ def test_a_database_that_is_not_migrated_says_what_to_do(postgres: Postgres, tmp
                 with pytest.raises(DatabaseUnavailable, match=r"not migrated.*run `rollout-lab db upgrade`"):
                     submit(db)
                 with pytest.raises(DatabaseUnavailable, match="not migrated"):
-                    experiments.page(db)
+                    catalogue.page(db)
 
 
 def test_a_database_of_the_version_before_says_so_where_it_lacks_something(db: Database) -> None:

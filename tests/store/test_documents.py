@@ -7,7 +7,7 @@ from sqlalchemy import update
 
 from app.errors import FailureCode, UnreadableSpec
 from app.spec.lifecycle import Current, Progress, Step
-from app.store import experiments, queue
+from app.store import catalogue, experiments, queue
 from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.tables import attempts
@@ -41,7 +41,7 @@ def test_progress_of_another_version_is_none(db: Database, progress: Any) -> Non
 
     assert experiments.get_item(db, lease.experiment_id).progress is None
     assert experiments.get(db, lease.experiment_id).item.progress is None
-    assert [item.progress for item in experiments.page(db).items] == [None]
+    assert [item.progress for item in catalogue.page(db).items] == [None]
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,11 @@
 """Reading experiments."""
 
-import base64
-import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import update
 
-from app.errors import InvalidInput, NotFound
+from app.errors import NotFound
 from app.spec.lifecycle import Status
 from app.store import backlog, experiments, queue
 from app.store.database import Database
@@ -16,21 +14,6 @@ from app.store.tables import experiments as table
 from benchmarks.support.crowd import crowd_in
 from tests.support.builders import a_simulated_spec
 from tests.support.store import LEASE_S, NOBODY, claim, fail, start, submit
-
-
-def ids(page: experiments.ExperimentPage) -> list[ExperimentId]:
-    return [item.id for item in page.items]
-
-
-def all_pages(db: Database, limit: int) -> list[ExperimentId]:
-    """Follow the cursors to the end."""
-    page = experiments.page(db, limit=limit)
-    found = ids(page)
-    while page.next_cursor is not None:
-        page = experiments.page(db, limit=limit, cursor=page.next_cursor)
-        found += ids(page)
-    return found
-
 
 # --- one -----------------------------------------------------------------------------------------------------------
 
@@ -107,98 +90,8 @@ def test_events_go_on_where_the_reader_stopped(db: Database) -> None:
 # --- many ----------------------------------------------------------------------------------------------------------
 
 
-def test_pages_are_newest_first_and_lose_nothing(db: Database) -> None:
-    queued = [submit(db) for _ in range(7)]
-
-    with db.write() as connection:
-        for minute, experiment_id in enumerate(queued):
-            at = db.now() + timedelta(minutes=minute)
-            connection.execute(update(table).where(table.c.id == experiment_id).values(created_at=at))
-
-    assert all_pages(db, limit=3) == list(reversed(queued))
-    assert experiments.page(db, limit=7).next_cursor is None
-
-
-def test_equal_times_neither_repeat_nor_hide_anything(db: Database) -> None:
-    queued = [submit(db) for _ in range(9)]
-    with db.write() as connection:
-        connection.execute(update(table).values(created_at=db.now()))
-
-    for limit in (1, 2, 4):
-        assert all_pages(db, limit) == sorted(queued, reverse=True)
-
-
-def test_a_new_experiment_does_not_shift_the_next_page(db: Database) -> None:
-    for _ in range(4):
-        submit(db)
-    first = experiments.page(db, limit=2)
-    expected = ids(experiments.page(db, limit=2, cursor=first.next_cursor))
-
-    submit(db)
-
-    assert ids(experiments.page(db, limit=2, cursor=first.next_cursor)) == expected
-
-
-def test_filters_narrow_the_list(db: Database) -> None:
-    nightly = submit(db, name="Nightly 100% run", labels={"suite": "nightly", "team": "rl"})
-    demo = submit(db, name="demo_run", labels={"suite": "demo", "team": "rl"}, model={"id": "Qwen/Qwen2.5-7B"})
-    with db.write() as connection:
-        connection.execute(update(table).where(table.c.id == demo).values(verdict="inconclusive same"))
-    assert claim(db).experiment_id == nightly
-
-    assert ids(experiments.page(db, labels={"suite": "nightly"})) == [nightly]
-    assert sorted(ids(experiments.page(db, labels={"team": "rl"}))) == sorted([nightly, demo])
-    assert ids(experiments.page(db, labels={"team": "rl", "suite": "demo"})) == [demo]
-    assert ids(experiments.page(db, labels={"suite": "nightly", "team": "x"})) == []
-    assert ids(experiments.page(db, status=[Status.RUNNING])) == [nightly]
-    assert len(ids(experiments.page(db, status=[Status.RUNNING, Status.QUEUED]))) == 2
-    assert ids(experiments.page(db, model="Qwen/Qwen2.5-7B")) == [demo]
-    assert ids(experiments.page(db, verdict="same")) == ids(experiments.page(db, verdict="inconclusive")) == [demo]
-    assert experiments.get_item(db, demo).verdict == "inconclusive"
-    assert ids(experiments.page(db, verdict="sam")) == []
-    assert ids(experiments.page(db, name="NIGHTLY")) == [nightly]
-    assert ids(experiments.page(db, name="100%")) == [nightly]
-    assert ids(experiments.page(db, name="o_r")) == [demo], "an underscore is an underscore"
-    assert ids(experiments.page(db, name="\0")) == []
-
-
-def test_filters_and_cursors_work_together(db: Database) -> None:
-    nightly = [submit(db, labels={"suite": "nightly"}) for _ in range(3)]
-    submit(db)
-
-    first = experiments.page(db, labels={"suite": "nightly"}, limit=2)
-    second = experiments.page(db, labels={"suite": "nightly"}, limit=2, cursor=first.next_cursor)
-
-    assert sorted(ids(first) + ids(second)) == sorted(nightly)
-    assert second.next_cursor is None
-
-
-@pytest.mark.parametrize(
-    "document",
-    [b"", b"nonsense", b"[]", b'["2026-01-01T00:00:00"]', b'["2026-01-01T00:00:00", "x"]', b"[1, 2]", b"{}", b"\xff"],
-)
-def test_a_cursor_that_is_none_is_refused(db: Database, document: bytes) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        experiments.page(db, cursor=base64.urlsafe_b64encode(document).decode())
-
-    assert [error.pointer for error in refused.value.errors] == ["/cursor"]
-
-
-@pytest.mark.parametrize("cursor", ["!", "€", "a", "\0", "ab cd"])
-def test_a_cursor_that_is_not_even_base64_is_refused(db: Database, cursor: str) -> None:
-    with pytest.raises(InvalidInput):
-        experiments.page(db, cursor=cursor)
-
-
-def test_a_cursor_from_the_edge_of_time_is_harmless(db: Database) -> None:
-    submit(db)
-    last = base64.urlsafe_b64encode(json.dumps(["9999-12-31T23:59:59+00:00", "\0"]).encode()).decode()
-
-    assert len(experiments.page(db, cursor=last).items) == 1
-
-
 def test_lists_do_not_load_results() -> None:
-    assert not {"results", "spec"} & set(experiments._ITEM_COLUMNS)
+    assert not {"results", "spec"} & set(experiments.ITEM_COLUMNS)
 
 
 def test_the_queue_is_counted(db: Database) -> None:

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import func, select, text, update
 
 from app.errors import Conflict, DatabaseUnavailable, InvalidInput, LeaseLost
-from app.store import experiments, maintenance, queue, trials
+from app.store import catalogue, experiments, maintenance, queue, trials
 from app.store.database import Database
 from app.store.tables import trial_records
 from tests.support.builders import a_result, a_trial
@@ -50,7 +50,7 @@ def test_a_backup_holds_what_was_there_and_restores_it(sqlite_db: Database, tmp_
 
     maintenance.restore(sqlite_db, tmp_path / "backup.sqlite")
 
-    assert [item.name for item in experiments.page(sqlite_db).items] == ["kept"]
+    assert [item.name for item in catalogue.page(sqlite_db).items] == ["kept"]
     assert experiments.get(sqlite_db, kept).queue_position == 1
     with pytest.raises(LeaseLost):
         queue.beat(sqlite_db, later, LEASE_S)
@@ -99,7 +99,7 @@ def test_only_a_backup_of_this_service_is_restored(sqlite_db: Database, tmp_path
         with pytest.raises(InvalidInput, match=why):
             maintenance.restore(sqlite_db, tmp_path / name)
 
-    assert len(experiments.page(sqlite_db).items) == 1
+    assert len(catalogue.page(sqlite_db).items) == 1
     for connection in (foreign, newer):
         connection.close()
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import event
 
-from app.store import experiments, queue
+from app.store import catalogue, queue
+from app.store.catalogue import Order, Sort
 from app.store.database import Database
 from benchmarks.support.crowd import crowd_in
 from benchmarks.support.databases import opened
@@ -81,10 +83,48 @@ def test_a_heartbeat_finds_its_row_by_key(db: Database) -> None:
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_page_is_read_in_the_order_of_its_index(db: Database, number: int) -> None:
-    cursor = None if number == 1 else experiments.page(db, limit=10).next_cursor
+    cursor = None if number == 1 else catalogue.page(db, limit=10).next_cursor
 
-    how = plan(db, lambda: experiments.page(db, cursor=cursor, limit=10))
+    how = plan(db, lambda: catalogue.page(db, cursor=cursor, limit=10))
 
     assert "ix_experiments_created_at_id" in how
     assert "TEMP B-TREE" not in how
     assert "Sort" not in how
+
+
+@pytest.fixture(scope="module")
+def finished(db: Database) -> None:
+    """Some of the crowd have finished, and have names."""
+    with db.write() as connection:
+        connection.exec_driver_sql(
+            "UPDATE experiments SET status = 'succeeded', attempt = 1, finished_at = created_at, name = 'run ' || id "
+            "WHERE status = 'queued' AND priority = 3"
+        )
+        connection.exec_driver_sql("ANALYZE")
+
+
+@pytest.mark.usefixtures("finished")
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("order", Order)
+@pytest.mark.parametrize("sort", Sort)
+def test_every_sort_is_the_order_of_an_index(db: Database, sort: Sort, order: Order, number: int) -> None:
+    how: dict[str, Any] = {"sort": sort, "order": order, "limit": 10}
+    cursor = None if number == 1 else catalogue.page(db, **how).next_cursor
+
+    found = plan(db, lambda: catalogue.page(db, cursor=cursor, **how))
+
+    assert f"ix_experiments_{sort}_id" in found
+    assert "TEMP B-TREE" not in found
+    assert "Sort" not in found
+    if number == 2:  # the index leads to where the page begins
+        assert "Index Cond" in found or "SEARCH" in found
+
+
+def test_a_range_of_dates_is_looked_up(db: Database) -> None:
+    now = db.now()
+
+    found = plan(db, lambda: catalogue.page(db, created_after=now - timedelta(seconds=1), created_before=now))
+
+    assert "ix_experiments_created_at_id" in found
+    assert "SEARCH" in found or "Index Cond" in found
+    assert "Sort" not in found

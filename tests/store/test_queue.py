@@ -10,7 +10,7 @@ from sqlalchemy.exc import StatementError
 from app.errors import Conflict, FailureCode, IdempotencyMismatch, InvalidInput, NotFound
 from app.spec.lifecycle import Current, Progress, Status, Step
 from app.spec.workload import Fixed, SyntheticPrompts, Workload
-from app.store import experiments, queue
+from app.store import catalogue, experiments, queue
 from app.store.database import Database
 from app.store.tables import experiments as table
 from tests.support.builders import a_simulated_spec, a_spec
@@ -46,7 +46,7 @@ def test_an_experiment_that_contradicts_itself_is_not_queued(db: Database) -> No
     with pytest.raises(InvalidInput):
         queue.enqueue(db, a_simulated_spec(baseline="nobody"))
 
-    assert experiments.page(db).items == ()
+    assert catalogue.page(db).items == ()
 
 
 def test_a_spec_that_would_be_read_differently_is_not_queued(db: Database) -> None:
@@ -83,7 +83,7 @@ def test_the_same_key_and_body_give_the_first_experiment_again(db: Database) -> 
 
     assert (first.created, again.created, other.created) == (True, False, True)
     assert again.experiment_id == first.experiment_id != other.experiment_id
-    assert len(experiments.page(db).items) == 2
+    assert len(catalogue.page(db).items) == 2
 
 
 def test_the_same_key_and_another_body_are_refused(db: Database) -> None:
