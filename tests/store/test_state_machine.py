@@ -132,8 +132,9 @@ class Queue(RuleBasedStateMachine):
         experiment_id, model = list(self.models.items())[-1 - which % len(self.models)]
         if model.status is Status.QUEUED:
             model.becomes(Status.CANCELLED)
-        elif model.status is Status.RUNNING:
+        elif model.status is Status.RUNNING and not model.cancel_requested:
             model.cancel_requested = True
+            model.history.append(Status.RUNNING)  # who asked it to stop, once
         assert queue.request_cancel(self.db, experiment_id) is model.status
 
     @precondition(lambda self: self.leases)
@@ -187,7 +188,10 @@ class Queue(RuleBasedStateMachine):
             assert [event.seq for event in mine] == list(range(1, len(mine) + 1))
             assert [event.to_status for event in mine] == model.history
             assert [event.from_status for event in mine] == [None, *model.history[:-1]]
-            assert all(later in TRANSITIONS[earlier] for earlier, later in pairwise(model.history))
+            assert all(
+                later in TRANSITIONS[earlier] or (earlier is later is Status.RUNNING)  # asked to stop
+                for earlier, later in pairwise(model.history)
+            )
 
     def _lease(self, which: int) -> Lease:
         return self.leases[-1 - which % len(self.leases)]
