@@ -22,10 +22,10 @@ from app.spec.plan import Phase, PlannedTrial
 from app.spec.resolution import resolve
 from app.stats.estimate import NoEstimate, to_ratio
 from app.stats.paired import compare_paired
+from workers.batches import SeededBatches
 from workers.drivers import make_driver
 from workers.drivers.base import Batch, Rollout
 from workers.heap import freeze_heap
-from workers.workload import Workload
 
 Bare = Callable[[Any, Batch, list[Any]], float]  # driver, requests, their sampling parameters: seconds
 
@@ -120,10 +120,10 @@ def sampling_params(batch: Batch, settings: Any) -> list[Any]:
     """What the driver would ask for, one object per request."""
     from vllm.sampling_params import RequestOutputKind
 
-    from workers.drivers import requests
+    from workers.drivers import exchange
 
-    kind = requests.OUTPUT_KINDS[settings.output_kind] if hasattr(settings, "output_kind") else None
-    return [call.params for call in requests.make_calls(batch, settings, kind or RequestOutputKind.FINAL_ONLY)]
+    kind = exchange.OUTPUT_KINDS[settings.output_kind] if hasattr(settings, "output_kind") else None
+    return [call.params for call in exchange.make_calls(batch, settings, kind or RequestOutputKind.FINAL_ONLY)]
 
 
 def makespan_s(rollout: Rollout) -> float:
@@ -131,7 +131,7 @@ def makespan_s(rollout: Rollout) -> float:
     return max(r.delivered_s for r in rollout.records) - min(r.arrived_s for r in rollout.records)
 
 
-def run_pairs(driver: Any, bare: Bare, workload: Workload, settings: DriverSettings, pairs: int) -> Pairs:
+def run_pairs(driver: Any, bare: Bare, workload: SeededBatches, settings: DriverSettings, pairs: int) -> Pairs:
     """Alternating pairs, after two that warm the engine up."""
     kept = Pairs()
     for pair in range(-2, pairs):
@@ -186,7 +186,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|", flush=True)
     for samples in arguments.samples:
         spec = experiment(arguments, samples)
-        workload = Workload(spec, resolve(spec), started.vocab_size, driver.encode)
+        workload = SeededBatches(spec, resolve(spec), started.vocab_size, driver.encode)
         bare = BARE_LLM[arguments.bare] if arguments.driver.startswith("llm") else bare_async_llm
         pairs = run_pairs(driver, bare, workload, arm.driver, arguments.pairs)
         print(row(arguments.driver, samples, arguments.tokens, pairs), flush=True)

@@ -18,7 +18,7 @@ from app.store import queue
 from app.store.database import Database
 from app.store.ids import ExperimentId
 from workers import processes
-from workers.arms import RemoteEngine
+from workers.actor import RemoteEngine
 from workers.attempt import run_experiment
 from workers.cluster import Cluster
 from workers.engine_config import software_versions

@@ -16,16 +16,16 @@ from app.spec.plan import Phase
 from app.spec.resolution import ResolvedArm
 from app.store import queue
 from app.store.database import Database
+from workers.batches import SeededBatches
 from workers.engines import Engine, Engines
 from workers.heartbeat import Heartbeat
 from workers.interpreters import ASK_S, ask_interpreter, check_interpreters
 from workers.journal import Journal
-from workers.permits import locate
+from workers.locations import locate
 from workers.prompts import read_prompts
-from workers.trials import TrialRules, run_trials
-from workers.unsplit import arms_on_cpu
+from workers.trials import Rules, run_trials
 from workers.watch import Watch
-from workers.workload import Workload
+from workers.whole_prompts import arms_on_cpu
 
 log = structlog.get_logger(__name__)
 
@@ -118,12 +118,12 @@ def _measure(journal: Journal, cluster: Resources[PlaceT], make_engine: MakeEngi
         with Engines(plan, arms, make, gpus > 0, watch) as engines:
             journal.keep_arms(engines.start_all())
             vocab_size = journal.arms[0].vocab_size
-            workload = Workload(
+            workload = SeededBatches(
                 spec, journal.resolved, vocab_size, engines.encode, from_file=prompts, check=watch.check
             )
             journal.keep_workload(workload.sha256)
             journal.take_over()
-            rules = TrialRules(
+            rules = Rules(
                 drivers={arm.name: arm.driver for arm in arms},
                 reset_prefix_cache=spec.plan.reset_prefix_cache,
                 cancel_grace_s=settings.cancel_grace_s,

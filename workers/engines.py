@@ -56,7 +56,7 @@ class Engines(AbstractContextManager["Engines"]):
         self._leader = {name: group[0] for group in plan.engines for name in group}
         self._on_gpu = on_gpu
         self._resident = plan.residency is Residency.RESIDENT
-        # On a CPU all engines stay awake: an idle one takes memory, and soon no cores (workers.conditions).
+        # On a CPU all engines stay awake: an idle one takes memory, and soon no cores (workers.meter).
         self._takes_turns = on_gpu and self._resident and len(plan.engines) > 1
         self._new_engine = new_engine
         self._watch = watch

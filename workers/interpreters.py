@@ -42,19 +42,19 @@ print(json.dumps(found))
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class InterpreterAnswer:
     """What an interpreter says of itself: versions by `python`, `ray` and `vllm`; or what is wrong with it."""
 
     versions: dict[str, str]
     trouble: str | None = None
 
 
-Ask = Callable[[str], Answer]  # of the path of an interpreter, on the host where it would run
+Ask = Callable[[str], InterpreterAnswer]  # of the path of an interpreter, on the host where it would run
 
 
 def check_interpreters(arms: tuple[ResolvedArm, ...], ask: Ask) -> None:
     """Raise EngineStartFailed, saying what was found and what is needed, for the first arm whose Python cannot do."""
-    answers: dict[str, Answer] = {}
+    answers: dict[str, InterpreterAnswer] = {}
     for arm in arms:
         python = arm.environment.python
         if python is None:
@@ -66,7 +66,7 @@ def check_interpreters(arms: tuple[ResolvedArm, ...], ask: Ask) -> None:
             raise EngineStartFailed(f"environment.python {python} {complaint}", arm.name)
 
 
-def ask_interpreter(python: str, timeout_s: float = ASK_S) -> Answer:
+def ask_interpreter(python: str, timeout_s: float = ASK_S) -> InterpreterAnswer:
     """Run it and ask for its versions; it and all it starts are ended after ``timeout_s``."""
     try:
         process = subprocess.Popen(  # noqa: S603 - the arm's engine would run in it
@@ -78,13 +78,13 @@ def ask_interpreter(python: str, timeout_s: float = ASK_S) -> Answer:
         )
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        return Answer({}, f"cannot be run: {reason}")
+        return InterpreterAnswer({}, f"cannot be run: {reason}")
     with process:
         try:
             said = _read_output(process, time.monotonic() + timeout_s)
             code = process.wait(_EXIT_S) if len(said) < _MOST_BYTES else None
         except (TimeoutError, subprocess.TimeoutExpired):
-            return Answer({}, f"did not answer within {timeout_s:g} s")
+            return InterpreterAnswer({}, f"did not answer within {timeout_s:g} s")
         finally:  # also of a task that is interrupted
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # and what it may have started and left
@@ -109,23 +109,23 @@ def _read_output(process: "subprocess.Popen[bytes]", deadline: float) -> bytes:
     return said
 
 
-def _read_answer(code: int | None, said: str) -> Answer:
+def _read_answer(code: int | None, said: str) -> InterpreterAnswer:
     lines = [line for line in said.splitlines() if line.strip()]
     last = lines[-1][:_TOLD_CHARACTERS] if lines else "nothing"
     if code is None:
-        return Answer({}, f"is no Python: asked for its version it went on saying: {last}")
+        return InterpreterAnswer({}, f"is no Python: asked for its version it went on saying: {last}")
     if code != 0:
-        return Answer({}, f"is no Python: it ended with status {code} and said: {last}")
+        return InterpreterAnswer({}, f"is no Python: it ended with status {code} and said: {last}")
     try:
         found = json.loads(last)
     except ValueError:
         found = None
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        return Answer({}, f"is no Python: asked for its version it said: {last}")
-    return Answer(found)
+        return InterpreterAnswer({}, f"is no Python: asked for its version it said: {last}")
+    return InterpreterAnswer(found)
 
 
-def _find_complaint(answer: Answer, needs_vllm: bool) -> str | None:
+def _find_complaint(answer: InterpreterAnswer, needs_vllm: bool) -> str | None:
     python, ray = platform.python_version(), version("ray")
     needed = f"Python {_name_minor(python)} with Ray {ray}" + (" and vLLM" if needs_vllm else "")
     if answer.trouble is not None:

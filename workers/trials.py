@@ -12,7 +12,7 @@ from app.judge.conditions import disturbance
 from app.measure.records import TrialResult, TrialState
 from app.spec.experiment import DriverSettings, Residency
 from app.spec.plan import Phase, PlannedTrial, TrialPlan, remaining, repeat_block
-from workers.drivers.base import Batch, TrialOutcome
+from workers.drivers.base import Batch, Outcome
 from workers.watch import Watch
 
 _MOST_FAILURES = 2  # of one arm in a row: an engine that dies again and again has a cause to be mended first
@@ -21,9 +21,7 @@ _MOST_FAILURES = 2  # of one arm in a row: an engine that dies again and again h
 class RunningEngine(Protocol):
     """What a trial needs of an engine."""
 
-    def rollout(
-        self, batch: Batch, settings: DriverSettings, reset: bool, watch: Watch, grace_s: float
-    ) -> TrialOutcome:
+    def rollout(self, batch: Batch, settings: DriverSettings, reset: bool, watch: Watch, grace_s: float) -> Outcome:
         """Run the batch."""
         ...
 
@@ -57,7 +55,7 @@ class Batches(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TrialRules:
+class Rules:
     """How trials are run."""
 
     drivers: Mapping[str, DriverSettings]
@@ -67,7 +65,7 @@ class TrialRules:
 
 
 def run_trials(
-    plan: TrialPlan, engines: EnginePool, workload: Batches, rules: TrialRules, watch: Watch
+    plan: TrialPlan, engines: EnginePool, workload: Batches, rules: Rules, watch: Watch
 ) -> Iterator[TrialResult]:
     """Run the plan, one result per trial as soon as it exists; then, within bounds, blocks that were disturbed again.
 
@@ -124,14 +122,14 @@ class _Repeats:
                 number, self._repeated = self._repeated, self._repeated + 1
                 yield from repeat_block(self._plan, self._disturbed[number], number)
 
-    def note(self, trial: PlannedTrial, outcome: TrialOutcome) -> None:
+    def note(self, trial: PlannedTrial, outcome: Outcome) -> None:
         """See whether a finished trial was left alone."""
         disturbed = trial.phase is Phase.MEASURED and disturbance(outcome.conditions) is not None
         if disturbed and trial in self._plan.trials and trial.block not in self._disturbed:
             self._disturbed.append(trial.block)
 
 
-def _run(trial: PlannedTrial, engines: EnginePool, workload: Batches, rules: TrialRules, watch: Watch) -> TrialOutcome:
+def _run(trial: PlannedTrial, engines: EnginePool, workload: Batches, rules: Rules, watch: Watch) -> Outcome:
     engine, unsettled = engines.ready(trial.arm, trial.fresh_engine)
     driver = rules.drivers[trial.arm]
     if unsettled:

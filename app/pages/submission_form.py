@@ -49,7 +49,7 @@ plan: {blocks: 6}
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FormProblem:
     """One thing wrong with a spec."""
 
     line: int | None
@@ -61,7 +61,7 @@ class Problem:
 class Rehearsal:
     """What a spec would do, or everything that is wrong with it."""
 
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[FormProblem, ...] = ()
     spec: Experiment | None = None
     resolved: ResolvedExperiment | None = None
     plan: TrialPlan | None = None
@@ -123,10 +123,10 @@ def rehearse(db: Database, settings: Settings, text: str) -> Rehearsal:
     )
 
 
-def _locate(pointer: str, detail: str, document: Document) -> Problem:
+def _locate(pointer: str, detail: str, document: Document) -> FormProblem:
     """A problem with its line: of the value it points at, or the line the parser names itself."""
     if detail.startswith("line ") and not pointer:
         number, _, said = detail.removeprefix("line ").partition(": ")
         if number.isdecimal():
-            return Problem(int(number), pointer, said)
-    return Problem(document.line_of(pointer), pointer, detail)
+            return FormProblem(int(number), pointer, said)
+    return FormProblem(document.line_of(pointer), pointer, detail)

@@ -1,6 +1,6 @@
 """What a spec may name only because the operator lets it: interpreters, variables, models, data, code.
 
-Told from the text of the spec alone; where files are, `workers.permits` looks behind links too.
+Told from the text of the spec alone; where files are, `workers.locations` looks behind links too.
 """
 
 import re

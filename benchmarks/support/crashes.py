@@ -20,7 +20,7 @@ from benchmarks.support.service import eventually
 from workers.processes import find_marked, read_title
 
 BLOCKS = 3
-_ACTOR = "ray::ArmActor"  # what Ray calls it once it is one
+_ACTOR = "ray::EngineActor"  # what Ray calls it once it is one
 _TOKENS = 10
 
 

@@ -11,9 +11,9 @@ from app.spec.experiment import Api, Experiment, OutputKind
 from app.spec.plan import PlannedTrial
 from app.spec.resolution import resolve
 from tests.support.builders import planned
+from workers.batches import SeededBatches
 from workers.drivers import make_driver
 from workers.drivers.base import Driver, Rollout
-from workers.workload import Workload
 
 # What torch and vLLM warn of while they load is theirs.
 pytestmark = [pytest.mark.timeout(400), pytest.mark.filterwarnings("ignore")]
@@ -49,9 +49,9 @@ class Running:
         self._driver: Driver = make_driver(arm, sleep_mode=False, seed=0)
         self._vocab_size = self._driver.start().vocab_size
 
-    def workload(self, spec: Experiment) -> Workload:
+    def workload(self, spec: Experiment) -> SeededBatches:
         """The requests of a spec."""
-        return Workload(spec, resolve(spec), self._vocab_size, self._driver.encode)
+        return SeededBatches(spec, resolve(spec), self._vocab_size, self._driver.encode)
 
     def trial(self, spec: Experiment, trial: PlannedTrial, *, settles: bool = False, resets: bool = True) -> Rollout:
         """A trial, or the pass that settles the engine for it."""

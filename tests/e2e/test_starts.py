@@ -11,8 +11,8 @@ from app.errors import Cancelled, EngineStartFailed, NoResources
 from app.spec.experiment import Limits
 from app.spec.resolution import resolve
 from tests.support.builders import a_simulated_spec
-from workers import arms
-from workers.arms import RemoteEngine
+from workers import actor
+from workers.actor import RemoteEngine
 from workers.cluster import Cluster, Place
 from workers.watch import Watch
 
@@ -54,7 +54,7 @@ def a_shell(directory: Path) -> str:
 def test_an_arm_s_process_that_never_comes_up_fails_with_what_ray_says(
     place: Place, watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arms, "_COME_UP_S", 8.0)
+    monkeypatch.setattr(actor, "_COME_UP_S", 8.0)
     engine = an_engine(place, tmp_path, a_shell(tmp_path))
     with pytest.raises(EngineStartFailed, match=r"did not come up within 8 s") as failure:
         engine.start(watch)

@@ -160,7 +160,7 @@ def is_at(lab: Lab, experiment_id: str, step: str) -> bool:
         case "checking an interpreter":
             return bool(asked_interpreters(lab))
         case "starting":
-            return bool(lab.engine_processes("ray::ArmActor"))
+            return bool(lab.engine_processes("ray::EngineActor"))
         case _:
             return (lab.experiment(experiment_id)["progress"] or {}).get("current") is not None
 

@@ -7,11 +7,11 @@ from app.measure.records import Conditions
 from app.spec.experiment import DriverSettings, Experiment
 from app.spec.plan import TrialPlan, plan_trials
 from app.spec.resolution import ResolvedExperiment, resolve
-from workers.drivers.base import Batch, TrialOutcome
+from workers.batches import SeededBatches
+from workers.drivers.base import Batch, Outcome
 from workers.drivers.simulated import SimulatedEngine
-from workers.trials import TrialRules
+from workers.trials import Rules
 from workers.watch import Watch
-from workers.workload import Workload
 
 
 @dataclasses.dataclass
@@ -21,9 +21,9 @@ class Run:
     spec: Experiment
     resolved: ResolvedExperiment
     plan: TrialPlan
-    workload: Workload
+    workload: SeededBatches
     pool: "SimulatedPool"
-    rules: TrialRules
+    rules: Rules
     watch: Watch
 
 
@@ -33,16 +33,14 @@ class SimulatedEngineHandle:
     def __init__(self, arm: str, engine: SimulatedEngine, pool: "SimulatedPool") -> None:
         self._arm, self._engine, self._pool = arm, engine, pool
 
-    def rollout(
-        self, batch: Batch, settings: DriverSettings, reset: bool, watch: Watch, grace_s: float
-    ) -> TrialOutcome:
+    def rollout(self, batch: Batch, settings: DriverSettings, reset: bool, watch: Watch, grace_s: float) -> Outcome:
         """Run the batch at once."""
         del reset, grace_s
         watch.begin_trial()
         settling = all(request.max_tokens <= 16 for request in batch.requests)
         self._pool.journal.append(f"{'settle' if settling else 'run'} {self._arm}")
         busy = 90.0 if batch.slot in self._pool.disturbed_slots else 1.0
-        return TrialOutcome(self._engine.rollout(batch, settings, nullcontext()), Conditions(other_cpu_pct=busy))
+        return Outcome(self._engine.rollout(batch, settings, nullcontext()), Conditions(other_cpu_pct=busy))
 
 
 class SimulatedPool:
@@ -87,8 +85,8 @@ def a_run(spec: Experiment, takes_turns: bool = False) -> Run:
         spec=spec,
         resolved=resolved,
         plan=plan_trials(spec, resolved),
-        workload=Workload(spec, resolved, 8192, lambda texts: tuple(tuple(text.encode()) for text in texts)),
+        workload=SeededBatches(spec, resolved, 8192, lambda texts: tuple(tuple(text.encode()) for text in texts)),
         pool=pool,
-        rules=TrialRules({arm.name: arm.driver for arm in resolved.arms}, True, 1.0),
+        rules=Rules({arm.name: arm.driver for arm in resolved.arms}, True, 1.0),
         watch=Watch(spec.limits),
     )

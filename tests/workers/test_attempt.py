@@ -23,7 +23,7 @@ from app.store.experiments import ExperimentRow
 from benchmarks.support.databases import opened
 from tests.support.builders import a_simulated_spec
 from workers.attempt import run_experiment
-from workers.drivers.base import Batch, TrialOutcome
+from workers.drivers.base import Batch, Outcome
 from workers.drivers.simulated import SimulatedEngine
 from workers.engines import Engine
 from workers.watch import Watch
@@ -57,12 +57,10 @@ class EngineInThisProcess:
     def wake(self, watch: Watch) -> None:
         """It never slept."""
 
-    def rollout(
-        self, batch: Batch, settings: DriverSettings, reset: bool, watch: Watch, grace_s: float
-    ) -> TrialOutcome:
+    def rollout(self, batch: Batch, settings: DriverSettings, reset: bool, watch: Watch, grace_s: float) -> Outcome:
         del reset, grace_s
         watch.begin_trial()
-        return TrialOutcome(self._engine.rollout(batch, settings, nullcontext()), Conditions())
+        return Outcome(self._engine.rollout(batch, settings, nullcontext()), Conditions())
 
     def kill(self) -> None:
         """Nothing outlives it."""

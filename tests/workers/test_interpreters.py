@@ -14,7 +14,7 @@ from app.errors import EngineStartFailed
 from app.spec.resolution import ResolvedArm, resolve
 from benchmarks.support.service import eventually
 from tests.support.builders import a_simulated_spec, a_spec
-from workers.interpreters import Answer, ask_interpreter, check_interpreters
+from workers.interpreters import InterpreterAnswer, ask_interpreter, check_interpreters
 
 RIGHT = {"python": platform.python_version(), "ray": version("ray"), "vllm": "0.32.0"}
 
@@ -72,7 +72,7 @@ def test_one_that_never_answers_is_ended_with_all_it_started(tmp_path: Path) -> 
     pids = tmp_path / "pids"
     python = a_script(tmp_path, f"sleep 600 & echo $! > {pids}; echo $$ >> {pids}; wait")
     began = time.monotonic()
-    assert ask_interpreter(python, 0.5) == Answer({}, "did not answer within 0.5 s")
+    assert ask_interpreter(python, 0.5) == InterpreterAnswer({}, "did not answer within 0.5 s")
     assert time.monotonic() - began < 10.0
     started = [int(pid) for pid in pids.read_text().split()]
     eventually(lambda: not any(psutil.pid_exists(pid) for pid in started), 5.0)
@@ -123,25 +123,27 @@ def test_what_an_interpreter_leaves_behind_is_ended(tmp_path: Path) -> None:
 def test_another_version_is_told_with_the_one_that_is_needed(changed: dict[str, str | None], found: str) -> None:
     versions = {key: value for key, value in (RIGHT | changed).items() if value is not None}
     with pytest.raises(EngineStartFailed, match=rf"{found}.*; needed: Python .* with Ray {version('ray')}"):
-        check_interpreters(arms_with("/x/python"), lambda _: Answer(versions))
+        check_interpreters(arms_with("/x/python"), lambda _: InterpreterAnswer(versions))
 
 
 def test_another_vllm_or_patch_release_is_what_it_is_for() -> None:
     minor = ".".join(platform.python_version().split(".")[:2])
-    check_interpreters(arms_with("/x"), lambda _: Answer(RIGHT | {"vllm": "0.25.1", "python": f"{minor}.99"}))
+    check_interpreters(
+        arms_with("/x"), lambda _: InterpreterAnswer(RIGHT | {"vllm": "0.25.1", "python": f"{minor}.99"})
+    )
 
 
 def test_a_simulated_arm_needs_no_vllm() -> None:
     without = {key: value for key, value in RIGHT.items() if key != "vllm"}
-    check_interpreters(arms_with("/x", simulated=True), lambda _: Answer(without))
+    check_interpreters(arms_with("/x", simulated=True), lambda _: InterpreterAnswer(without))
 
 
 def test_arms_without_an_interpreter_of_their_own_ask_nobody_and_equal_ones_ask_once() -> None:
     asked: list[str] = []
 
-    def ask(python: str) -> Answer:
+    def ask(python: str) -> InterpreterAnswer:
         asked.append(python)
-        return Answer(RIGHT)
+        return InterpreterAnswer(RIGHT)
 
     check_interpreters(arms_with(None), ask)
     assert asked == []

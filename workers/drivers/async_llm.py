@@ -16,9 +16,9 @@ from app.errors import EngineDied
 from app.measure.records import HarnessUse, StartedArm
 from app.spec.experiment import AsyncLlmDriver, DriverSettings
 from app.spec.resolution import ResolvedArm
-from workers.drivers import requests
+from workers.drivers import exchange
 from workers.drivers.base import Batch, Rollout
-from workers.drivers.requests import take
+from workers.drivers.exchange import take
 from workers.drivers.tap import Tap
 from workers.engine_config import engine_arguments, resolved_arm
 
@@ -66,13 +66,13 @@ class AsyncLlmEngine:
         """Start one task per request and wait for all of them."""
         assert isinstance(settings, AsyncLlmDriver)  # noqa: S101 - arms share an engine only within one api
         assert self._tap is not None  # noqa: S101 - set by start
-        calls = requests.make_calls(batch, settings, requests.OUTPUT_KINDS[settings.output_kind])
+        calls = exchange.make_calls(batch, settings, exchange.OUTPUT_KINDS[settings.output_kind])
         trial = _Trial(self._engine, batch.concurrency)
         self._tap.reset()
-        with requests.each_child_keeps_its_state(self._engine.output_processor, calls), meter:
+        with exchange.each_child_keeps_its_state(self._engine.output_processor, calls), meter:
             complete = self._await(self._run(trial, calls))
         return Rollout(
-            records=requests.records(calls, trial.began),
+            records=exchange.records(calls, trial.began),
             timeline=self._tap.timeline(trial.began),
             harness=HarnessUse(
                 cpu_s=trial.own_s + self._tap.cpu_s,
@@ -82,7 +82,7 @@ class AsyncLlmEngine:
             complete=complete,
         )
 
-    async def _run(self, trial: "_Trial", calls: list[requests.Call]) -> bool:
+    async def _run(self, trial: "_Trial", calls: list[exchange.Call]) -> bool:
         """Whether the trial came to its end."""
         self._running = self._loop.create_task(trial.run(calls))
         try:
@@ -154,7 +154,7 @@ class _Trial:
         self.lag_s = 0.0
         self.outputs = 0
 
-    async def run(self, calls: list[requests.Call]) -> None:
+    async def run(self, calls: list[exchange.Call]) -> None:
         """One task per call; the first failure cancels the rest."""
         self.began = monotonic()
         if self._slots is not None:
@@ -169,7 +169,7 @@ class _Trial:
         finally:
             lag.cancel()
 
-    async def _call(self, call: requests.Call) -> None:
+    async def _call(self, call: exchange.Call) -> None:
         if call.arrival_s:
             await asyncio.sleep(self.began + call.arrival_s - monotonic())
         if self._slots is None:
@@ -178,7 +178,7 @@ class _Trial:
             async with self._slots.one() as call.arrived:
                 await self._generate(call)
 
-    async def _generate(self, call: requests.Call) -> None:
+    async def _generate(self, call: exchange.Call) -> None:
         own_s, outputs = 0.0, 0
         call.sent = monotonic()
         try:

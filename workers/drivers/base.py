@@ -23,7 +23,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
+class RequestSampling:
     """Sampling parameters every request shares."""
 
     temperature: float
@@ -42,7 +42,7 @@ class Batch:
 
     slot: int
     requests: tuple[Request, ...]
-    sampling: Sampling
+    sampling: RequestSampling
     concurrency: int | None
 
 
@@ -57,7 +57,7 @@ class Rollout:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialOutcome:
+class Outcome:
     """A rollout and the host around it."""
 
     rollout: Rollout

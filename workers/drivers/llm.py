@@ -13,7 +13,7 @@ from vllm.v1.metrics.loggers import PerEngineStatLoggerAdapter
 from app.measure.records import HarnessUse, StartedArm
 from app.spec.experiment import DriverSettings, EngineProcess, LlmDriver
 from app.spec.resolution import ResolvedArm
-from workers.drivers import requests
+from workers.drivers import exchange
 from workers.drivers.base import Batch, Rollout
 from workers.drivers.tap import Tap
 from workers.engine_config import engine_arguments, resolved_arm
@@ -58,26 +58,26 @@ class LlmEngine:
     def rollout(self, batch: Batch, settings: DriverSettings, meter: AbstractContextManager[object]) -> Rollout:
         """Hand the whole batch over and step the engine until it is done."""
         assert isinstance(settings, LlmDriver)  # noqa: S101 - arms share an engine only within one api
-        calls = requests.make_calls(batch, settings, RequestOutputKind.FINAL_ONLY)
+        calls = exchange.make_calls(batch, settings, RequestOutputKind.FINAL_ONLY)
         self._stop = False
         self._tap.reset()
-        with requests.each_child_keeps_its_state(self._engine.output_processor, calls), meter:
+        with exchange.each_child_keeps_its_state(self._engine.output_processor, calls), meter:
             run = self._run(calls)
         by_id = {call.request_id: call for call in calls}
         # The caller of LLM.generate has nothing until it returns: every sample is delivered then.
         for output in run.finished:
-            requests.take(by_id[output.request_id], output, run.returned)
+            exchange.take(by_id[output.request_id], output, run.returned)
         complete = not self._engine.has_unfinished_requests()
         if not complete:
             self._engine.abort_request(list(self._engine.output_processor.request_states), internal=True)
         return Rollout(
-            records=requests.records(calls, run.began),
+            records=exchange.records(calls, run.began),
             timeline=self._tap.timeline(run.began),
             harness=HarnessUse(cpu_s=run.cpu_s, event_loop_lag_ms=None, outputs=len(run.finished)),
             complete=complete,
         )
 
-    def _run(self, calls: list[requests.Call]) -> "_Run":
+    def _run(self, calls: list[exchange.Call]) -> "_Run":
         """The timed part, step by step; ours is what is left of the thread's CPU time without vLLM's calls."""
         engine = self._engine
         finished = []

@@ -16,7 +16,7 @@ from app.judge.conditions import disturbance
 from app.judge.neighbours import neighbour_disturbance
 from app.measure.records import Conditions, Unseen
 from tests.support.recorded_nvml import NO_PERMISSION, RecordedNvml, a_sample
-from workers.conditions import ConditionsMeter
+from workers.meter import ConditionsMeter
 from workers.nvml import Gpus, open_gpus
 from workers.processes import ENGINE_MARK, WORKER_MARK
 

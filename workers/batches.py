@@ -32,7 +32,7 @@ from app.spec.workload import (
     TokenDistribution,
     Uniform,
 )
-from workers.drivers.base import Batch, Request, Sampling
+from workers.drivers.base import Batch, Request, RequestSampling
 
 TokenIds = tuple[int, ...]
 Encode = Callable[[tuple[str, ...]], tuple[TokenIds, ...]]
@@ -42,7 +42,7 @@ _FIRST_ORDINARY_TOKEN = 256
 _SETTLING_TOKENS = 16
 
 
-class Workload:
+class SeededBatches:
     """The experiment's workload on one engine's vocabulary; ``batch`` draws the requests of a trial."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Workload:
         return Batch(
             slot=trial.slot if trial.phase is Phase.MEASURED else -1,
             requests=tuple(requests),
-            sampling=Sampling(
+            sampling=RequestSampling(
                 temperature=workload.sampling.temperature,
                 top_p=workload.sampling.top_p,
                 top_k=workload.sampling.top_k,

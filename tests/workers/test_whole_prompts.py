@@ -10,7 +10,7 @@ from app.spec.experiment import Experiment
 from app.spec.resolution import resolve
 from app.spec.workload import Workload
 from tests.support.builders import a_simulated_spec, a_spec
-from workers.unsplit import arms_on_cpu
+from workers.whole_prompts import arms_on_cpu
 
 LONG: dict[str, Any] = {"prompts": {"count": 20, "tokens": {"value": 500}}}
 SAMPLING: dict[str, Any] = {"sampling": {"per_request_seed": False}}

@@ -33,13 +33,13 @@ from app.spec.experiment import DriverSettings
 from app.spec.resolution import ResolvedArm
 from workers import logs, processes
 from workers.cluster import Place
-from workers.conditions import ConditionsMeter
 from workers.drivers import make_driver
-from workers.drivers.base import Batch, Driver, TrialOutcome
+from workers.drivers.base import Batch, Driver, Outcome
 from workers.engine_config import engine_environment
 from workers.hardware import hardware_identity
 from workers.heap import freeze_heap
 from workers.logs import OwnLog
+from workers.meter import ConditionsMeter
 from workers.nvml import open_gpus
 from workers.root_cause import root_cause, tail
 from workers.watch import Pulse, Watch
@@ -53,7 +53,7 @@ _LOG_TIMEOUT_S = 5.0
 _COME_UP_S = 120.0  # until the actor's process is there, before it imports anything large
 
 
-class ArmActor:
+class EngineActor:
     """Runs in a process of its own on the host with the GPUs. All driver calls come from one thread."""
 
     def __init__(self, settings: ResolvedArm, sleep_mode: bool, seed: int, gpus: tuple[str, ...], log: Path) -> None:
@@ -106,24 +106,24 @@ class ArmActor:
         """Token ids of each text."""
         return self._call(lambda: self._driver.encode(texts))
 
-    def rollout(self, batch: Batch, settings: DriverSettings, reset_prefix_cache: bool) -> TrialOutcome:
+    def rollout(self, batch: Batch, settings: DriverSettings, reset_prefix_cache: bool) -> Outcome:
         """One trial, from a clean prefix cache if asked for."""
 
         self._log.begin()
 
-        def run() -> TrialOutcome:
+        def run() -> Outcome:
             if reset_prefix_cache and not self._driver.reset_prefix_cache():
                 raise EngineDied("the engine refused to reset its prefix cache: requests are still running")
             if self._settings.simulated:
-                return TrialOutcome(self._driver.rollout(batch, settings, nullcontext()), Conditions())
+                return Outcome(self._driver.rollout(batch, settings, nullcontext()), Conditions())
             return self._measured(batch, settings)
 
         return self._call(run)
 
-    def _measured(self, batch: Batch, settings: DriverSettings) -> TrialOutcome:
+    def _measured(self, batch: Batch, settings: DriverSettings) -> Outcome:
         rollout = self._driver.rollout(batch, settings, self._meter)
         harness = dataclasses.replace(rollout.harness, cpu_s=rollout.harness.cpu_s + self._meter.cpu_s)
-        return TrialOutcome(dataclasses.replace(rollout, harness=harness), self._meter.conditions)
+        return Outcome(dataclasses.replace(rollout, harness=harness), self._meter.conditions)
 
     def sleep(self) -> None:
         """Free the GPU's memory."""
@@ -158,7 +158,7 @@ class ArmActor:
 
 
 class RemoteEngine:
-    """The worker's handle on an ArmActor: blocking calls that a Watch can end.
+    """The worker's handle on an EngineActor: blocking calls that a Watch can end.
 
     The actor loads vLLM from the moment the handle exists, so that engines made together load together.
     """
@@ -177,7 +177,7 @@ class RemoteEngine:
         if environment.python is not None:
             runtime["py_executable"] = shlex.quote(environment.python)  # Ray gives it to a shell
         self._actor: ActorHandle = (
-            ray.remote(ArmActor)
+            ray.remote(EngineActor)
             .options(
                 num_cpus=0,
                 num_gpus=0,
@@ -211,15 +211,13 @@ class RemoteEngine:
         """Token ids of each text, by the engine's tokenizer."""
         return tuple(self._wait(self._actor.encode.remote(texts), watch, lambda: self._require_life(watch)))
 
-    def rollout(
-        self, batch: Batch, settings: DriverSettings, reset: bool, watch: Watch, grace_s: float
-    ) -> TrialOutcome:
+    def rollout(self, batch: Batch, settings: DriverSettings, reset: bool, watch: Watch, grace_s: float) -> Outcome:
         """One trial. When the watch says stop, the engine gets ``grace_s`` to stop by itself."""
         watch.begin_trial()
         self._log_begin = logs.size(self._log)
         call = self._actor.rollout.remote(batch, settings, reset)
         try:
-            outcome: TrialOutcome = self._wait(call, watch, lambda: watch.check_pulse(self._pulse(watch), stalls=True))
+            outcome: Outcome = self._wait(call, watch, lambda: watch.check_pulse(self._pulse(watch), stalls=True))
         except (Cancelled, Draining):
             self._actor.abort.remote()
             ray.wait([call], timeout=grace_s)

@@ -9,7 +9,7 @@ from app.errors import EngineStartFailed, InvalidWorkload, NotPermitted
 from app.spec.permits import Permits
 from app.spec.resolution import ResolvedExperiment, resolve
 from tests.support.builders import a_spec
-from workers.permits import locate
+from workers.locations import locate
 from workers.prompts import open_prompts
 
 

@@ -14,9 +14,9 @@ from app.spec.plan import Phase, PlannedTrial
 from app.spec.resolution import longest, resolve
 from app.spec.workload import Empirical, LogNormal, TokenDistribution, Uniform
 from tests.support.builders import a_simulated_spec, a_spec, planned
+from workers.batches import SeededBatches, draw
 from workers.drivers.base import Batch
 from workers.watch import Watch
-from workers.workload import Workload, draw
 
 
 def bytes_as_tokens(texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
@@ -24,7 +24,7 @@ def bytes_as_tokens(texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
 
 
 def batch_of(spec: Experiment, trial: PlannedTrial | None = None) -> Batch:
-    return Workload(spec, resolve(spec), 8192, bytes_as_tokens).batch(trial or planned())
+    return SeededBatches(spec, resolve(spec), 8192, bytes_as_tokens).batch(trial or planned())
 
 
 def with_workload(**workload: Any) -> Experiment:
@@ -70,7 +70,7 @@ GIVEN = {"source": "inline", "prompts": ["tell me a story", "tell me another", [
 def test_the_settling_pass_has_the_trial_s_shape_and_none_of_its_prefixes(prompts: dict[str, Any]) -> None:
     arrival = {"pattern": "poisson", "rate": 5.0}
     spec = a_simulated_spec(workload={"prompts": prompts, "samples_per_prompt": 2, "arrival": arrival})
-    workload = Workload(spec, resolve(spec), 8192, bytes_as_tokens)
+    workload = SeededBatches(spec, resolve(spec), 8192, bytes_as_tokens)
     trial, settling = workload.batch(planned()), workload.settling(planned("async", position=1))
     assert [len(r.prompt_token_ids) for r in settling.requests] == [len(r.prompt_token_ids) for r in trial.requests]
     assert not {r.prompt_token_ids[0] for r in settling.requests} & {r.prompt_token_ids[0] for r in trial.requests}
@@ -79,7 +79,7 @@ def test_the_settling_pass_has_the_trial_s_shape_and_none_of_its_prefixes(prompt
 
 
 def test_every_arm_of_a_block_settles_with_the_same_prompts_and_every_block_with_others() -> None:
-    workload = Workload(a_spec(), resolve(a_spec()), 8192, bytes_as_tokens)
+    workload = SeededBatches(a_spec(), resolve(a_spec()), 8192, bytes_as_tokens)
     first = workload.settling(planned(block=0)).requests
     assert workload.settling(planned("async", block=0, position=1)).requests == first
     assert workload.settling(planned(block=1)).requests != first
@@ -136,9 +136,9 @@ def test_text_and_token_ids_may_be_mixed() -> None:
 
 def test_prompts_of_a_file_are_encoded_like_any_other() -> None:
     spec = with_workload(prompts={"source": "file", "path": "prompts.jsonl"}, samples_per_prompt=1)
-    workload = Workload(spec, resolve(spec), 8192, bytes_as_tokens, from_file=("ab", (7, 8, 9)))
+    workload = SeededBatches(spec, resolve(spec), 8192, bytes_as_tokens, from_file=("ab", (7, 8, 9)))
     assert [r.prompt_token_ids for r in workload.batch(planned()).requests] == [(97, 98), (7, 8, 9)]
-    other = Workload(spec, resolve(spec), 8192, bytes_as_tokens, from_file=("ab", (7, 8)))
+    other = SeededBatches(spec, resolve(spec), 8192, bytes_as_tokens, from_file=("ab", (7, 8)))
     assert workload.sha256 != other.sha256
 
 
@@ -154,13 +154,13 @@ def test_a_prompt_outside_the_vocabulary_is_refused_before_the_engine_sees_it(
 ) -> None:
     spec = with_workload(prompts={"source": "inline", "prompts": ["fine", "x"]})
     with pytest.raises(InvalidWorkload, match=f"prompt 2: .*{complaint}"):
-        Workload(spec, resolve(spec), 8192, lambda _: ((5,), tokens))
+        SeededBatches(spec, resolve(spec), 8192, lambda _: ((5,), tokens))
 
 
 def test_a_cancel_ends_the_drawing_of_a_large_batch() -> None:
     spec = with_workload(prompts={"count": 100_000})
     watch = Watch(spec.limits)
-    workload = Workload(spec, resolve(spec), 8192, bytes_as_tokens, check=watch.check)
+    workload = SeededBatches(spec, resolve(spec), 8192, bytes_as_tokens, check=watch.check)
     watch.cancelled.set()
     began = time.monotonic()
     with pytest.raises(Cancelled):
