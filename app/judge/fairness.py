@@ -194,4 +194,4 @@ def _total(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
 def _text(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{count} {reason}" for reason, count in value.items())
-    return str(value)
+    return "unknown" if value is None else str(value)

@@ -89,11 +89,13 @@ def _directed(comparison: Comparison) -> str:
     assert change is not None  # noqa: S101 - a verdict needs an estimate
     assert interval is not None  # noqa: S101
     low, high = (-interval[1], -interval[0]) if change < 0 else interval
-    if percent(change) == percent(0):
+    none = percent(change) == percent(0)
+    if none and comparison.verdict is Verdict.SAME:
         amount = f"as fast as {comparison.baseline}"
     else:
         faster = (change > 0) == comparison.higher_is_better
-        amount = f"{percent(abs(change))} {'faster' if faster else 'slower'} than {comparison.baseline}"
+        size = "less than 0.001 %" if none else percent(abs(change))
+        amount = f"{size} {'faster' if faster else 'slower'} than {comparison.baseline}"
     return f"{comparison.candidate} is {amount} on {_metric(comparison)} ({_interval(comparison, low, high)})"
 
 

@@ -15,13 +15,13 @@ from app.errors import NotFound
 from app.http.admission import Who
 from app.http.basics import Db, config_of
 from app.judge.results import Results
-from app.judge.verdict import Comparison, Verdict
+from app.judge.verdict import Comparison, Verdict, lead_comparisons
 from app.pages.arms import SIDE_BY_SIDE, main_measurements, measurements, not_measured, settings_of
 from app.pages.charts.figure import Figure
 from app.pages.charts.sparkline import sparkline
 from app.pages.choice import Choice, Chosen
 from app.pages.digests import LATENCIES
-from app.pages.figures import FIGURES, MAIN, blocks_with_records
+from app.pages.figures import FIGURES, blocks_with_records
 from app.pages.resubmission import curl_of, spec_of
 from app.pages.shell import PageRouter, fragment, href, page, unchanged, wants_fragment
 from app.pages.subject import Subject, load
@@ -138,7 +138,7 @@ def findings_of(db: Database, subject: Subject, choice: Choice) -> dict[str, Any
         and main.verdict is verdict in {Verdict.SLOWER, Verdict.FASTER},
         "tally": tally(results),
         "figures": figures,
-        "main": [found for found in results.comparisons if found.metric == MAIN],
+        "main": lead_comparisons(results.comparisons),
         "compared": subject.comparisons_of(choice.candidate) if choice.candidate else (),
         "settings": settings_of(arms, everything=choice.settings == "all") if arms else None,
         "arm_names": [arm.name for arm in arms],
@@ -150,7 +150,7 @@ def findings_of(db: Database, subject: Subject, choice: Choice) -> dict[str, Any
 
 def only_comparison(subject: Subject) -> Comparison | None:
     """What the verdict on the page's head is: throughput, where there is one candidate."""
-    main = [found for found in subject.results.comparisons if found.metric == MAIN]
+    main = lead_comparisons(subject.results.comparisons)
     return main[0] if len(main) == 1 else None
 
 
@@ -215,7 +215,7 @@ def get_sparkline(request: Request, db: Db, experiment_id: Id) -> Response:
     item = experiments.get_item(db, ExperimentId(experiment_id))
     lasting = item.status.terminal and request.query_params.get("v") == str(item.version)
     headers = {"Cache-Control": "private, max-age=604800, immutable" if lasting else "no-cache"}
-    main = next((found for found in load(db, experiment_id).results.comparisons if found.metric == MAIN), None)
+    main = next(iter(lead_comparisons(load(db, experiment_id).results.comparisons)), None)
     changes = [] if main is None else [100 * (one.candidate / one.baseline - 1) for one in main.blocks if one.baseline]
     drawn = sparkline(changes, 2.0 if main is None else main.margin_pct, main.verdict if main else None)
     return Response(str(drawn), media_type="image/svg+xml", headers=headers)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from app.judge.results import TrialReport
-from app.judge.verdict import Comparison
+from app.judge.verdict import PER_GPU, Comparison, lead_comparisons
 from app.measure.records import TrialState
 from app.pages.charts.ecdf import Curve, ecdf, pooled
 from app.pages.charts.figure import Address, Figure
@@ -20,8 +20,6 @@ from app.pages.words import isolate
 from app.spec.lifecycle import Status
 from app.spec.plan import Phase
 from app.store.database import Database
-
-MAIN = "output_throughput"
 
 
 def progress_figure(db: Database, subject: Subject, choice: Choice) -> Figure:  # noqa: ARG001
@@ -42,10 +40,11 @@ def verdict_figure(db: Database, subject: Subject, choice: Choice) -> Figure:  #
     primary = [found for found in subject.results.comparisons if found.primary]
     if len({found.candidate for found in primary}) <= 1:
         return intervals("verdict", "The verdict", primary)
-    main = sorted((found for found in primary if found.metric == MAIN), key=_effect)
+    main = sorted(lead_comparisons(primary), key=_effect)
     labels = [found.candidate for found in main]
     baseline = subject.row.spec.baseline_name
-    return intervals("verdict", f"Output throughput against {isolate(baseline)}", main, labels)
+    per_gpu = " (per GPU where they have unequal numbers of them)" * any(found.metric == PER_GPU for found in main)
+    return intervals("verdict", f"Output throughput{per_gpu} against {isolate(baseline)}", main, labels)
 
 
 def _effect(comparison: Comparison) -> float:
@@ -111,7 +110,7 @@ def engine_figure(db: Database, subject: Subject, choice: Choice) -> Figure:
 
 def noise_figure(db: Database, subject: Subject, choice: Choice) -> Figure:  # noqa: ARG001
     """The effect beside what equal arms gave."""
-    main = [found for found in subject.results.comparisons if found.metric == MAIN]
+    main = lead_comparisons(subject.results.comparisons)
     return noise(main, subject.results.noise)
 
 

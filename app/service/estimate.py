@@ -8,7 +8,9 @@ from pydantic import BaseModel, Field
 
 from app.errors import InvalidInput, UnreadableSpec
 from app.judge.comparison import decision_level
+from app.judge.luck import start_spread
 from app.judge.noise import floor_of, noise_keys
+from app.judge.verdict import KnownSpread
 from app.spec.experiment import Experiment, Residency
 from app.spec.lifecycle import Status
 from app.spec.plan import TrialPlan
@@ -16,6 +18,7 @@ from app.spec.resolution import ResolvedArm, ResolvedExperiment, resolve
 from app.stats.estimate import to_percent
 from app.stats.paired import choose_analysis
 from app.stats.power import detectable_by, detectable_effect
+from app.stats.starts import error_beside
 from app.store import catalogue, experiments, trials
 from app.store.database import Database
 from app.store.experiments import ExperimentRow
@@ -94,27 +97,38 @@ def cost_of(db: Database, spec: Experiment, resolved: ResolvedExperiment, plan: 
         estimated_s=None if seconds is None else round(seconds, 1),
         estimated_gpu_s=round(seconds * gpus, 1) if seconds is not None and gpus else None,
         noise_pct=None if noise is None else round(noise.noise_pct, 3),
-        detectable_effect_pct=None if noise is None else detectable_pct(noise.noise_pct, spec, plan),
+        detectable_effect_pct=None
+        if noise is None
+        else detectable_pct(noise.noise_pct, spec, plan, noise.spreads.get("output_throughput")),
         based_on=None if found is None else found[0],
         reason=None if found else "no earlier experiment ran these arms with this model and workload",
     )
 
 
-def detectable_pct(noise_pct: float, spec: Experiment, plan: TrialPlan) -> float | None:
+def detectable_pct(
+    noise_pct: float, spec: Experiment, plan: TrialPlan, known: KnownSpread | None = None
+) -> float | None:
     """The smallest change, percent, that the plan finds with 80 % probability; None for fewer than two blocks or arms.
 
-    `noise_pct`: standard deviation of one block's log ratio, in hundredths. Several starts are counted as if they gave
-    the same: what their spread adds shows only afterwards.
+    `noise_pct`: standard deviation of one block's log ratio, in hundredths. `known`: the spread of starts; without it
+    they are counted as if they gave the same, and what they add shows only afterwards.
     """
     baseline, *candidates = plan.arms
     if not candidates or spec.plan.blocks < 2:
         return None
     analysis = choose_analysis(plan.orders(baseline, candidates[0]), len(plan.arms))
     blocks, alpha = spec.plan.blocks, decision_level(spec)
-    effect = detectable_effect(noise_pct / 100.0, blocks, analysis, alpha=alpha)
-    shared = any({baseline, candidates[0]} <= set(group) for group in plan.engines)
+    restart, sd = plan.residency is Residency.RESTART, noise_pct / 100.0
+    shared = not restart and any({baseline, candidates[0]} <= set(group) for group in plan.engines)
+    between = 0.0 if known is None or shared else known.between_pct / 100.0
+    own = restart or plan.starts == blocks  # every block has a start of its own, and that is part of its noise
+    effect = detectable_effect(math.hypot(sd, between) if own else sd, blocks, analysis, alpha=alpha)
     if 1 < plan.starts < blocks and not shared:
-        effect = max(effect, detectable_by(noise_pct / 100.0 / math.sqrt(blocks), plan.starts - 1, alpha=alpha))
+        error = math.hypot(between / math.sqrt(plan.starts), sd / math.sqrt(blocks))
+        effect = max(effect, detectable_by(error, plan.starts - 1, alpha=alpha))
+    elif known is not None and not shared and not own:
+        error, df = error_beside(start_spread(known), sd, blocks - (1 if analysis == "paired" else 2), blocks)
+        effect = max(effect, detectable_by(error, df, alpha=alpha))
     return round(to_percent(effect), 3)
 
 

@@ -6,6 +6,7 @@ from threading import Condition
 
 from cachetools import LRUCache, cached
 
+from app.judge.noise import floor_of, noise_keys
 from app.judge.results import Results, build_results
 from app.spec.plan import plan_trials
 from app.spec.resolution import resolve
@@ -13,6 +14,7 @@ from app.store import experiments, trials
 from app.store.database import Database
 from app.store.experiments import ExperimentRow
 from app.store.ids import ExperimentId
+from app.store.noise import noise_under
 
 _MOST_KEPT = 16
 
@@ -37,6 +39,8 @@ def results_of(db: Database, row: ExperimentRow) -> Results:
     item = row.item
     resolved = resolve(row.spec)
     stored = trials.arms_of(db, item.id, item.attempt)
+    started = {arm.resolved.arm: arm.resolved for arm in stored}
+    keys = [noise_keys(row.spec, arm, started[arm.name]).fingerprint for arm in resolved.arms if arm.name in started]
     current = row.attempts[-1] if row.attempts else None
     return build_results(
         item.id,
@@ -47,6 +51,7 @@ def results_of(db: Database, row: ExperimentRow) -> Results:
         arms=[arm.resolved for arm in stored],
         trials=trials.trials_of(db, item.id, item.attempt),
         failure=item.failure,
+        noise=None if row.spec.calibrate else floor_of(noise_under(db, keys)),
         continuation=None if current is None else current.continuation,
         workload_sha256=None if current is None else current.workload_sha256,
     )

@@ -145,15 +145,22 @@ def spread_of(values: Sequence[StartValue]) -> StartSpread | None:
     )
 
 
-def _widened(result: PairedResult, known: StartSpread) -> PairedResult:
-    """The interval of one start's blocks, or the one that speaks of other starts too, whichever is wider."""
-    ours = result.sd**2 * max(0.0, 1 / result.blocks - 1 / known.blocks)
+def error_beside(known: StartSpread, sd: float, sd_df: float, blocks: int) -> tuple[float, float]:
+    """Standard error and degrees of freedom of blocks on one start, where the spread of starts is known.
+
+    `sd`: of one block's log ratio, on `sd_df` degrees of freedom.
+    """
+    ours = sd**2 * max(0.0, 1 / blocks - 1 / known.blocks)
     variance = known.sd**2 + ours
     if variance == 0:
-        return result
-    df = variance**2 / (known.sd**4 / known.starts + ours**2 / result.sd_df)
-    level = StartLevel(math.sqrt(variance), df, known.sd, result.log_ratio)
-    return _wider(result, level)
+        return 0.0, sd_df
+    return math.sqrt(variance), variance**2 / (known.sd**4 / known.starts + ours**2 / sd_df)
+
+
+def _widened(result: PairedResult, known: StartSpread) -> PairedResult:
+    """The interval of one start's blocks, or the one that speaks of other starts too, whichever is wider."""
+    error, df = error_beside(known, result.sd, result.sd_df, result.blocks)
+    return _wider(result, StartLevel(error, df, known.sd, result.log_ratio)) if error else result
 
 
 def _by_start(result: PairedResult, fit: _Fit, confidence: float) -> PairedResult:

@@ -243,3 +243,9 @@ def test_the_words_slower_and_faster_need_a_verdict_that_allows_them(
         assert "slower" not in sentence
         assert "faster" not in sentence
     assert ("same within" in sentence) == (verdict is Verdict.SAME)
+
+
+def test_a_proven_difference_too_small_for_its_digits_is_not_called_none() -> None:
+    comparison = a_comparison(Verdict.SLOWER, change_pct=-0.0004, interval_pct=(-0.00045, -0.00035), within_margin=True)
+    assert said(comparison).startswith("async is less than 0.001 % slower than sync on output throughput")
+    assert "slower, but within the 2 % margin" in said(comparison)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from app.judge.comparison import compare
+from app.judge.verdict import KnownSpread
 from app.service.estimate import detectable_pct
 from app.spec.plan import Phase, plan_trials
 from app.spec.resolution import resolve
@@ -62,3 +63,21 @@ def test_few_starts_find_less_than_their_blocks_would() -> None:
     assert None not in found
     assert found == sorted(found, key=lambda effect: effect or 0.0)
     assert len(set(found)) == 3
+
+
+def test_what_is_known_of_starts_makes_the_promise_smaller() -> None:
+    """The same as the comparison finds beside that spread: more blocks on one start do not help."""
+    known = KnownSpread(sd_pct=1.0, blocks=3, starts=4, between_pct=0.9, between_interval_pct=(0.4, 3.0))
+
+    def beside(**plan: Any) -> float:
+        spec = a_spec(plan=plan)
+        found = detectable_pct(0.3, spec, plan_trials(spec, resolve(spec)), known)
+        assert found is not None
+        return found
+
+    alone = promised(0.3, plan={"blocks": 12})
+    assert alone is not None
+    assert beside(blocks=12) > 6 * alone
+    assert beside(blocks=12) == pytest.approx(beside(blocks=24), rel=0.02)
+    assert beside(blocks=24, starts=8) < beside(blocks=24)
+    assert beside(blocks=12, residency="restart") < beside(blocks=12)

@@ -8,13 +8,18 @@ from threading import Event
 
 import pytest
 
+from app.judge.noise import Noise, noise_keys
 from app.judge.results import Results
 from app.service import results
+from app.spec.resolution import resolve
 from app.store import experiments, queue
 from app.store.database import Database
 from app.store.experiments import ExperimentRow
 from app.store.ids import ExperimentId
-from tests.support.builders import a_simulated_spec
+from app.store.noise import keep_noise
+from app.store.trials import save_arm
+from tests.support.builders import a_resolved_arm, a_simulated_spec
+from tests.support.store import start
 
 FOUND = results.results_of
 
@@ -67,3 +72,17 @@ def test_an_error_is_not_kept(db: Database, queued: ExperimentId, monkeypatch: p
         with pytest.raises(OSError, match="away"):
             results.read_document(db, queued, "tag")
     assert results.read_document(db, queued, "tag")
+
+
+def test_what_a_a_experiments_found_is_told_while_an_experiment_runs(db: Database) -> None:
+    """As its worker will judge it: an interval that widens at the end would have been too narrow before."""
+    lease = start(db)
+    row = experiments.get(db, lease.experiment_id)
+    assert FOUND(db, row).noise is None
+    arm = resolve(row.spec).arms[0]
+    engine = a_resolved_arm(arm.name)
+    save_arm(db, lease, engine)
+    keep_noise(db, lease, noise_keys(row.spec, arm, engine), Noise(0.5, -0.1, 6))
+    noise = FOUND(db, row).noise
+    assert noise is not None
+    assert noise.experiments == 1
