@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,37 @@ def imported_by(path: Path) -> set[str]:
             names |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
     places = [name.replace(".", "/") for name in names]
     return {file for place in places for file in (f"{place}.py", f"{place}/__init__.py") if (ROOT / file).exists()}
+
+
+# One resource on several floors: stored, served, drawn, typed at a prompt.
+SHARED_MODULES = {
+    "continuation",
+    "experiment",
+    "experiments",
+    "export",
+    "noise",
+    "openapi",
+    "permits",
+    "results",
+    "simulated",
+    "tokens",
+    "trials",
+    "workers",
+}
+SHARED_CLASSES = {"Worker"}
+
+
+def test_modules_and_classes_are_called_by_names_of_their_own() -> None:
+    shipped = [path for path in SOURCES if not path.is_relative_to(ROOT / "migrations")]
+    modules = Counter(path.stem for path in shipped if not path.stem.startswith("__"))
+    classes = Counter(name for path in shipped for name in re.findall(r"^class ([A-Z]\w*)", path.read_text(), re.M))
+    assert {name for name, count in modules.items() if count > 1} == SHARED_MODULES
+    assert {name for name, count in classes.items() if count > 1} == SHARED_CLASSES
+
+
+def test_every_name_in_the_list_of_words_is_defined_where_it_says() -> None:
+    rows = re.findall(r"^\| (`[^|]+) \| [^|]+ \| `([^`]+)` \|$", (ROOT / "docs/words.md").read_text(), re.M)
+    assert len(rows) > 10
+    for names, place in rows:
+        for name in re.findall(r"`(\w+)`", names):
+            assert re.search(rf"^(class {name}\b|{name}\b.* = )", (ROOT / place).read_text(), re.M), (name, place)

@@ -11,7 +11,7 @@ import psutil
 
 from app.measure.gpu import GpuLook, GpuReadings, GpuTotals, ProcessUse, gpu_conditions, listed
 from app.measure.host import EngineLook, core_ranges, stopped_s
-from app.measure.records import Conditions, EngineProcess, GpuConditions, Spread, Unseen
+from app.measure.records import Conditions, GpuConditions, ProcessTreatment, Spread, Unseen
 from workers import processes
 from workers.nvml import Gpu, Gpus
 
@@ -203,12 +203,12 @@ def _role(process: psutil.Process) -> str | None:
     return title.split()[0] if title.startswith(processes.ENGINE_TITLE) else None
 
 
-def _treatment(roles: dict[int, str]) -> tuple[EngineProcess, ...]:
+def _treatment(roles: dict[int, str]) -> tuple[ProcessTreatment, ...]:
     found = set()
     for pid, role in roles.items():
         with suppress(psutil.NoSuchProcess):
             process = psutil.Process(pid)
-            found.add(EngineProcess(role, process.nice(), core_ranges(process.cpu_affinity())))
+            found.add(ProcessTreatment(role, process.nice(), core_ranges(process.cpu_affinity())))
     return tuple(sorted(found, key=lambda one: (one.role, one.niceness, one.cores)))
 
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from app.errors import InvalidInput
 from app.http.basics import Page, link
 from app.judge.continuation import Continuation
-from app.service.estimate import Cost
+from app.service.cost import Cost
 from app.spec.experiment import Experiment
 from app.spec.lifecycle import Failure, Progress, Status
 from app.spec.plan import TrialPlan, plan_trials

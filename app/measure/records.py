@@ -105,7 +105,7 @@ class GpuConditions:
 
 
 @dataclass(frozen=True, slots=True)
-class EngineProcess:
+class ProcessTreatment:
     """How the host treats one process of the arm's engine."""
 
     role: str  # what vLLM calls it, or `arm` for the process that drives it
@@ -122,7 +122,7 @@ class Conditions:
     other_cpu_pct: float | None = None  # CPU taken by processes that are none of the experiment's, of all cores
     idle_arms_cpu_pct: float | None = None  # CPU taken by engines of other arms, of all cores
     stopped_pct: float | None = None  # share of the trial in which a process of the engine was stopped (SIGSTOP)
-    engine_processes: tuple[EngineProcess, ...] = ()
+    engine_processes: tuple[ProcessTreatment, ...] = ()
     engine_changes: tuple[str, ...] = ()  # in what the engine, started anew, is not what it was at its first start
     gpu_util_pct: float | None = None  # mean of the arm's GPUs, as are clocks and temperature
     sm_clock_mhz: float | None = None

@@ -17,7 +17,7 @@ from app.pages.resubmission import spec_of
 from app.pages.shell import PageRouter, fragment, href, page, wants_fragment
 from app.pages.subject import load as load_subject
 from app.service import intake
-from app.service.estimate import Cost
+from app.service.cost import Cost
 from app.settings import Settings
 from app.spec.document import Document, load
 from app.spec.experiment import Experiment

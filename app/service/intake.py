@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from app.service.access import Caller
-from app.service.estimate import Cost, advice, cost_of
+from app.service.cost import Cost, advice, cost_of
 from app.service.permits import permit
 from app.settings import Settings
 from app.spec.experiment import Experiment

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from app.api import events, health, models, profiles, requests, selection, timeline, views, workers
 from app.http import problems
 from app.openapi import TARGET, description
-from app.service import estimate
+from app.service import cost
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_every_plain_field_of_an_answer_has_an_example() -> None:
     bare = [
         f"{model.__name__}.{name}"
         for module in (
-            estimate,
+            cost,
             events,
             health,
             models,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.judge.comparison import Comparison, Verdict, compare, decision_level, should_stop_early
 from app.measure.metrics import TrialSummary
-from app.measure.records import Conditions, EngineProcess, StartedArm
+from app.measure.records import Conditions, ProcessTreatment, StartedArm
 from app.spec.experiment import Experiment
 from app.spec.plan import Phase, plan_trials
 from app.spec.resolution import resolve
@@ -342,25 +342,33 @@ def test_an_engine_that_is_stopped_in_every_trial_of_one_arm_confounds() -> None
     assert found.reasons == ("the engine of async was stopped during 6 of 6 trials of it only",)
 
 
+CORE = "VLLM::Worker"
+
+
 @pytest.mark.parametrize(
     ("worker", "told"),
     [
-        (EngineProcess("VLLM::Worker", 15, "0-1"), "niceness 0 on cores 0-1 during trials of sync and niceness 15"),
-        (EngineProcess("VLLM::Worker", 0, "0"), "cores 0-1 during trials of sync and niceness 0 on cores 0 with async"),
+        (ProcessTreatment(CORE, 15, "0-1"), "niceness 0 on cores 0-1 during trials of sync and niceness 15"),
+        (
+            ProcessTreatment("VLLM::Worker", 0, "0"),
+            "cores 0-1 during trials of sync and niceness 0 on cores 0 with async",
+        ),
     ],
     ids=["niced", "pinned"],
 )
-def test_an_engine_process_that_is_niced_or_pinned_in_one_arm_confounds(worker: EngineProcess, told: str) -> None:
-    driving = EngineProcess("arm", 0, "0-1")
-    usual = Conditions(engine_processes=(driving, EngineProcess("VLLM::Worker", 0, "0-1")))
+def test_an_engine_process_that_is_niced_or_pinned_in_one_arm_confounds(worker: ProcessTreatment, told: str) -> None:
+    driving = ProcessTreatment("arm", 0, "0-1")
+    usual = Conditions(engine_processes=(driving, ProcessTreatment("VLLM::Worker", 0, "0-1")))
     found = beside(usual, Conditions(engine_processes=(driving, worker)))
     assert found.verdict is Verdict.CONFOUNDED
     assert told in found.reasons[0]
 
 
 def test_a_process_that_only_one_arm_has_follows_from_what_it_is() -> None:
-    in_process = Conditions(engine_processes=(EngineProcess("arm", 0, "0-1"),))
-    separate = Conditions(engine_processes=(EngineProcess("VLLM::Worker", 0, "0"), EngineProcess("arm", 0, "0-1")))
+    in_process = Conditions(engine_processes=(ProcessTreatment("arm", 0, "0-1"),))
+    separate = Conditions(
+        engine_processes=(ProcessTreatment("VLLM::Worker", 0, "0"), ProcessTreatment("arm", 0, "0-1"))
+    )
     assert beside(separate, in_process).verdict is Verdict.SLOWER
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import func, select, update
 
 from app.errors import Conflict
 from app.measure.metrics import TrialSummary
-from app.measure.records import Conditions, EngineProcess, HarnessUse, Unseen
+from app.measure.records import Conditions, HarnessUse, ProcessTreatment, Unseen
 from app.spec.plan import Phase
 from app.store import queue, trials
 from app.store.database import Database
@@ -20,7 +20,7 @@ from tests.support.store import claim, expire, start
 
 CONDITIONS = Conditions(
     load_before=0.5,
-    engine_processes=(EngineProcess("VLLM::Worker", 0, "0-7"),),
+    engine_processes=(ProcessTreatment("VLLM::Worker", 0, "0-7"),),
     gpus=(a_gpu(a_neighbour(memory_mib=None), unseen={Unseen.SHARES: "Insufficient Permissions"}),),
 )
 

@@ -6,7 +6,7 @@ import pytest
 
 from app.judge.comparison import compare
 from app.judge.verdict import KnownSpread
-from app.service.estimate import detectable_pct
+from app.service.cost import detectable_pct
 from app.spec.plan import Phase, plan_trials
 from app.spec.resolution import resolve
 from tests.support.builders import a_spec, a_trial
