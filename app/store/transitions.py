@@ -60,9 +60,9 @@ def _consequences(target: Status, owner: str | None, cause: dict[str, Any] | Non
             "started_at": now_us(),
             "heartbeat_at": now_us(),
         }
-    unowned: dict[str, Any] = {"owner": None, "lease_expires_at": None}
+    unowned: dict[str, Any] = {"owner": None, "lease_expires_at": None, "progress": None}
     if target is Status.QUEUED:
-        return unowned | {"progress": None}
+        return unowned
     return unowned | {"finished_at": now_us(), "failure": cause if target is Status.FAILED else None}
 
 

@@ -309,6 +309,15 @@ def test_a_finished_experiment_has_results_and_a_verdict(db: Database) -> None:
     assert [event.seq for event in experiments.events_after(db, lease.experiment_id)] == [1, 2, 3]
 
 
+def test_what_has_ended_is_on_its_way_no_more(db: Database) -> None:
+    lease = start(db)
+    queue.beat(db, lease, LEASE_S, Progress(step=Step.MEASURING, trials_done=1, trials_total=2, eta_s=1.0))
+
+    queue.finish(db, lease, Status.SUCCEEDED, reason="all blocks done")
+
+    assert experiments.get_item(db, lease.experiment_id).progress is None
+
+
 def test_results_may_be_a_model(db: Database) -> None:
     lease = start(db)
     progress = Progress(step=Step.FINISHING, trials_done=1, trials_total=1, current=None, eta_s=None)
