@@ -89,6 +89,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
+def spreadsheet_cell(value: object) -> object:
+    """Text that a spreadsheet would take for a formula stays text; numbers stay numbers."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t", "\r"} else value
+
+
 MOST_QUOTED = 60  # characters of what somebody sent
 
 

@@ -8,6 +8,7 @@ import structlog
 from structlog.typing import EventDict, Processor
 
 from app.printable import printable
+from app.redaction import hide
 from app.settings import Settings
 
 _SHARED: tuple[Processor, ...] = (
@@ -61,6 +62,12 @@ def _without_colours(logger: object, method: str, event: EventDict) -> EventDict
     return event
 
 
+def _without_secrets(logger: object, method: str, line: str) -> str:
+    """The last word on a line, tracebacks and all."""
+    del logger, method
+    return hide(line)
+
+
 def _stdlib(renderer: tuple[Processor, ...]) -> dict[str, Any]:
     return {
         "version": 1,
@@ -69,7 +76,12 @@ def _stdlib(renderer: tuple[Processor, ...]) -> dict[str, Any]:
             "ours": {
                 "()": structlog.stdlib.ProcessorFormatter,
                 "foreign_pre_chain": [*_SHARED, structlog.stdlib.ExtraAdder()],
-                "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, _without_colours, *renderer],
+                "processors": [
+                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                    _without_colours,
+                    *renderer,
+                    _without_secrets,
+                ],
             }
         },
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "ours"}},

@@ -89,6 +89,9 @@ class Settings(BaseSettings):
         500.0, gt=0, description="Requests a second that one address, and one token, may send; in bursts twice as many."
     )
     streams_per_client: int = Field(500, gt=0, description="Event streams that one token, or one address, may follow.")
+    most_queued: int = Field(
+        1000, ge=1, description="Experiments that wait in the queue of one who may submit but not administer."
+    )
     max_body_bytes: int = Field(1 << 20, gt=0, description="Largest accepted request body.")
     log_json: bool = Field(False, description="Log JSON lines instead of text.")
 

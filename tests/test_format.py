@@ -70,3 +70,17 @@ def test_a_signed_percent_has_a_plus() -> None:
 @given(st.floats(-1000, 1000))
 def test_percent_never_has_a_hyphen_for_a_minus(number: float) -> None:
     assert "-" not in percent(number)
+
+
+@pytest.mark.parametrize("text", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "\tx", "\rx"])
+def test_text_that_a_spreadsheet_would_run_stays_text_and_numbers_stay_numbers(text: str) -> None:
+    assert format.spreadsheet_cell(text) == f"'{text}"
+    assert format.spreadsheet_cell(-1.5) == -1.5
+    assert format.spreadsheet_cell("async = fast") == "async = fast"
+
+
+def test_what_was_sent_is_quoted_short() -> None:
+    assert format.quoted("x" * 60) == repr("x" * 60)
+    assert format.quoted("x" * 5000) == repr("x" * 57) + "…"
+    assert format.listing(["a", "b"]) == "a, b"
+    assert format.listing(list("abcd"), most=2) == "a, b and 2 more"

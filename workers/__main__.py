@@ -12,6 +12,7 @@ import structlog
 
 from app.errors import DatabaseUnavailable, FailureCode, LeaseLost
 from app.logging import configure_logging
+from app.redaction import hide
 from app.settings import Settings
 from app.spec.lifecycle import Failure, Status
 from app.store import queue
@@ -105,8 +106,8 @@ class Worker:
             structlog.contextvars.clear_contextvars()
 
     def _fail(self, claim: queue.Claim, error: Exception) -> None:
-        detail = "".join(traceback.format_exception_only(error)).strip()
-        failure = Failure(code=FailureCode.INTERNAL, detail=detail, log_tail=traceback.format_exc())
+        detail = hide("".join(traceback.format_exception_only(error)).strip())
+        failure = Failure(code=FailureCode.INTERNAL, detail=detail, log_tail=hide(traceback.format_exc()))
         try:
             queue.finish(self._db, claim.lease, Status.FAILED, failure=failure, reason=detail)
         except (LeaseLost, DatabaseUnavailable) as lost:

@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from app.measure.records import StartedArm
+from app.redaction import HIDDEN, hide, is_secret
 from app.spec.engine import EngineSettings, LoadFormat
 from app.spec.models import MODELS
 from app.spec.resolution import COMMON_ENGINE, ResolvedArm
@@ -86,12 +87,20 @@ def resolved_config(vllm_config: object) -> dict[str, object]:
     Read it after the engine has started: the KV-cache size is known only then.
     """
     environment = {key: value for key, value in os.environ.items() if _ENVIRONMENT.match(key)}
+    engine = flatten(vllm_config, "engine")
     return {
         # vLLM keeps a copy of the actor's environment, of which `env.*` tells what matters.
-        **{key: value for key, value in flatten(vllm_config, "engine").items() if ".ray_runtime_env." not in key},
-        **{f"env.{key}": value for key, value in sorted(environment.items())},
+        **{key: _safe(key, value) for key, value in engine.items() if ".ray_runtime_env." not in key},
+        **{f"env.{key}": HIDDEN if is_secret(key) else hide(value) for key, value in sorted(environment.items())},
         **{f"versions.{key}": value for key, value in software_versions().items()},
     }
+
+
+def _safe(key: str, value: object) -> object:
+    """vLLM's configuration holds the hub's token, and whatever an operator put into it."""
+    if not isinstance(value, str):
+        return value
+    return HIDDEN if is_secret(key.rpartition(".")[2]) else hide(value)
 
 
 def resolved_arm(settings: ResolvedArm, vllm_config: Any, *, start_s: float, can_sleep: bool) -> StartedArm:

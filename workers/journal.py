@@ -21,6 +21,7 @@ from app.judge.parity import check_parity
 from app.judge.results import NoiseFloor, TrialSummary, build_results
 from app.measure.metrics import summarise
 from app.measure.records import StartedArm, TrialResult
+from app.redaction import hide
 from app.spec.experiment import Experiment, Parity
 from app.spec.lifecycle import Current, Failure, Progress, Status, Step
 from app.spec.plan import Phase, TrialPlan, plan_trials
@@ -153,10 +154,11 @@ class Journal:
 
     def fail(self, error: ExperimentFailure) -> None:
         """End the experiment; where Ray was lost and the spec wants it, queue it again instead."""
-        failure = Failure(code=error.code, detail=error.detail, arm=error.arm, log_tail=error.log_tail)
+        tail = None if error.log_tail is None else hide(error.log_tail)
+        failure = Failure(code=error.code, detail=hide(error.detail), arm=error.arm, log_tail=tail)
         if isinstance(error, RayLost) and self._store(lambda: queue.lose(self._db, self.lease, failure)):
             return
-        self.finish(Status.FAILED, error.detail, failure)
+        self.finish(Status.FAILED, failure.detail, failure)
 
     def progress(self) -> Progress:
         """How far the attempt has come; called by the heartbeat."""

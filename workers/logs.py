@@ -8,6 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from app.redaction import hide
+
 _MOST_FILES = 20
 _MOST_BYTES = 64 << 20
 _TAIL_BYTES = 1 << 20
@@ -88,4 +90,4 @@ def _create(log: Path) -> Path:
 def _read_end(descriptor: int, begin: int) -> str:
     whole = os.fstat(descriptor).st_size
     begin = max(begin, whole - _TAIL_BYTES)
-    return os.pread(descriptor, whole - begin, begin).decode(errors="replace") if whole > begin else ""
+    return hide(os.pread(descriptor, whole - begin, begin).decode(errors="replace")) if whole > begin else ""

@@ -136,7 +136,7 @@ def submit(
             request,
             DryRun(resolved=found.resolved, plan=plan_view(found.plan), cost=found.cost, warnings=list(found.advice)),
         )
-    return _answer_queued(request, db, intake.submit(db, spec, caller, idempotency_key))
+    return _answer_queued(request, db, intake.submit(db, spec, config_of(request), caller, idempotency_key))
 
 
 def _answer_queued(request: Request, db: Db, queued: queue.Enqueued) -> Response:

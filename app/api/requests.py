@@ -16,6 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from app.api.experiments import Id
 from app.api.selection import RowParameters, Tables, TrialRow, list_rows, name_trial, read_page, select
 from app.errors import InvalidInput, NotFound, UnreadableSpec
+from app.format import spreadsheet_cell
 from app.http.basics import Db, Page, answer, unchanged
 from app.http.problems import responses
 from app.store import trials
@@ -139,7 +140,7 @@ def _write_csv(tables: Tables) -> Iterator[str]:
 
 
 def _cell(value: Any) -> Any:
-    return json.dumps(value, separators=(",", ":")) if isinstance(value, list) else value
+    return json.dumps(value, separators=(",", ":")) if isinstance(value, list) else spreadsheet_cell(value)
 
 
 def _answer_parquet(tables: Tables, headers: dict[str, str]) -> Response:

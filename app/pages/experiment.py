@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from app.errors import NotFound
+from app.format import spreadsheet_cell
 from app.http.admission import Who
 from app.http.basics import Db, config_of
 from app.judge.results import Results
@@ -200,13 +201,8 @@ def _csv(figure: Figure) -> Iterator[str]:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(figure.columns)
-    writer.writerows([_cell(value) for value in row] for row in figure.rows)
+    writer.writerows([spreadsheet_cell(value) for value in row] for row in figure.rows)
     yield text.getvalue()
-
-
-def _cell(value: object) -> object:
-    """A name that a spreadsheet would take for a formula stays a name."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t"} else value
 
 
 @router.get("/experiments/{experiment_id}/sparkline.svg")

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from app.errors import InvalidInput
+from app.errors import InvalidInput, TooManyRequests
 from app.http.admission import Who
 from app.http.basics import Config, Db
 from app.pages.arms import Setting, settings_of
@@ -92,7 +92,10 @@ def submit(request: Request, db: Db, settings: Config, caller: Who, form: Form) 
     if rehearsal.spec is None:
         return _form_page(request, text, ticket, rehearsal, 422)
     key = f"page-{ticket}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    queued = intake.submit(db, rehearsal.spec, caller, key)
+    try:
+        queued = intake.submit(db, rehearsal.spec, settings, caller, key)
+    except TooManyRequests as error:
+        return _form_page(request, text, ticket, Rehearsal((FormProblem(None, "", error.detail),)), error.status)
     where = href(request, f"/experiments/{queued.experiment_id}")
     if wants_fragment(request):
         return Response(status_code=204, headers={"HX-Redirect": where})

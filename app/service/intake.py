@@ -14,6 +14,7 @@ from app.store import experiments, queue
 from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.queue import Enqueued
+from app.store.tokens import Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,10 @@ def preview(db: Database, spec: Experiment) -> Preview:
     return Preview(resolved, plan, cost_of(db, spec, resolved, plan), tuple(advice(spec, resolved, plan)))
 
 
-def submit(db: Database, spec: Experiment, caller: Caller, idempotency_key: str | None) -> Enqueued:
-    """Queue an experiment, once per key of this caller."""
-    return queue.enqueue(db, spec, idempotency_key=caller.own(idempotency_key), by=caller.actor)
+def submit(db: Database, spec: Experiment, settings: Settings, caller: Caller, idempotency_key: str | None) -> Enqueued:
+    """Queue an experiment, once per key of this caller; TooManyRequests where as many of theirs wait as may."""
+    most = _most_queued(caller, settings)
+    return queue.enqueue(db, spec, idempotency_key=caller.own(idempotency_key), by=caller.actor, most_queued=most)
 
 
 def retry(
@@ -50,4 +52,12 @@ def retry(
 ) -> Enqueued:
     """Queue what failed or was cancelled once more, if the operator still lets its spec name what it names."""
     permit(experiments.get(db, experiment_id).spec, settings)
-    return queue.retry(db, experiment_id, idempotency_key=caller.own(idempotency_key), by=caller.actor)
+    most = _most_queued(caller, settings)
+    return queue.retry(
+        db, experiment_id, idempotency_key=caller.own(idempotency_key), by=caller.actor, most_queued=most
+    )
+
+
+def _most_queued(caller: Caller, settings: Settings) -> int | None:
+    """Experiments of this caller that may wait; None for admins, whom nothing stops."""
+    return None if caller.may(Scope.ADMIN) else settings.most_queued

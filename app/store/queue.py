@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
-from sqlalchemy import Connection, and_, insert, literal, select, update
+from sqlalchemy import Connection, and_, func, insert, literal, select, update
 
-from app.errors import Conflict, FailureCode, IdempotencyMismatch, LeaseLost, NotFound, UnreadableSpec
+from app.errors import Conflict, FailureCode, IdempotencyMismatch, LeaseLost, NotFound, TooManyRequests, UnreadableSpec
 from app.spec.experiment import Experiment
 from app.spec.lifecycle import Failure, Progress, Status
 from app.store.actors import NOBODY, Actor
@@ -83,10 +83,12 @@ def enqueue(
     idempotency_key: str | None = None,
     retry_of: ExperimentId | None = None,
     by: Actor = NOBODY,
+    most_queued: int | None = None,
 ) -> Enqueued:
     """Queue an experiment; raise InvalidInput if it contradicts itself.
 
     The same key and spec give the first experiment again, the same key and another spec raise IdempotencyMismatch.
+    ``most_queued``: TooManyRequests where as many of the same submitter wait already.
     ``retry_of`` names a failed or cancelled experiment whose finished blocks the new one may take over.
     """
     row = row_of(spec, idempotency_key, retry_of, by)
@@ -96,6 +98,8 @@ def enqueue(
         at = insert_unless_present(connection, experiments, row, ("idempotency_key",), now=("created_at", "queued_at"))
         if at is None:
             return _first_of(connection, row)
+        if most_queued is not None:
+            _require_room(connection, by, most_queued)
         if spec.labels:
             connection.execute(
                 insert(experiment_labels),
@@ -106,13 +110,30 @@ def enqueue(
 
 
 def retry(
-    db: Database, experiment_id: ExperimentId, *, idempotency_key: str | None = None, by: Actor = NOBODY
+    db: Database,
+    experiment_id: ExperimentId,
+    *,
+    idempotency_key: str | None = None,
+    by: Actor = NOBODY,
+    most_queued: int | None = None,
 ) -> Enqueued:
     """Queue a failed or cancelled experiment once more, as a new one that names it."""
     with db.read() as connection:
         document = _require_retriable(connection, experiment_id)
     spec = spec_of(experiment_id, document)
-    return enqueue(db, spec, idempotency_key=idempotency_key, retry_of=experiment_id, by=by)
+    return enqueue(db, spec, idempotency_key=idempotency_key, retry_of=experiment_id, by=by, most_queued=most_queued)
+
+
+def _require_room(connection: Connection, by: Actor, most: int) -> None:
+    c = experiments.c
+    own = select(c.id).where(is_status(Status.QUEUED), c.submitted_by == by.name).limit(most + 1).subquery()
+    waiting = connection.execute(select(func.count()).select_from(own)).scalar_one()
+    if waiting > most:  # this one included
+        raise TooManyRequests(
+            f"{by.name} has {most:,} experiments in the queue, the most there may be; wait until some have run, or "
+            "cancel some (ROLLOUT_LAB_MOST_QUEUED)",
+            retry_after_s=60.0,
+        )
 
 
 def _first_of(connection: Connection, row: Mapping[str, Any]) -> Enqueued:

@@ -40,7 +40,7 @@ def test_a_preview_says_what_will_run_and_queues_nothing(db: Database) -> None:
 def test_what_the_operator_does_not_allow_is_refused_when_read_and_when_retried(db: Database) -> None:
     with pytest.raises(InvalidInput):
         intake.read_spec(HUB, NO_HUB)
-    queued = intake.submit(db, intake.read_spec(HUB, Settings()), ANNA, None).experiment_id
+    queued = intake.submit(db, intake.read_spec(HUB, Settings()), Settings(), ANNA, None).experiment_id
     queue.request_cancel(db, queued)
     with pytest.raises(InvalidInput):
         intake.retry(db, queued, NO_HUB, ANNA)
@@ -50,8 +50,8 @@ def test_what_the_operator_does_not_allow_is_refused_when_read_and_when_retried(
 
 def test_a_key_queues_once_for_each_who_uses_it(db: Database) -> None:
     spec = intake.read_spec(TINY, Settings())
-    first = intake.submit(db, spec, ANNA, "nightly")
-    assert intake.submit(db, spec, ANNA, "nightly").experiment_id == first.experiment_id
-    assert intake.submit(db, spec, BERT, "nightly").created
+    first = intake.submit(db, spec, Settings(), ANNA, "nightly")
+    assert intake.submit(db, spec, Settings(), ANNA, "nightly").experiment_id == first.experiment_id
+    assert intake.submit(db, spec, Settings(), BERT, "nightly").created
     with pytest.raises(IdempotencyMismatch):
-        intake.submit(db, intake.read_spec(TINY | {"name": "other"}, Settings()), ANNA, "nightly")
+        intake.submit(db, intake.read_spec(TINY | {"name": "other"}, Settings()), Settings(), ANNA, "nightly")

@@ -7,10 +7,11 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.exc import StatementError
 
-from app.errors import Conflict, FailureCode, IdempotencyMismatch, InvalidInput, NotFound
+from app.errors import Conflict, FailureCode, IdempotencyMismatch, InvalidInput, NotFound, TooManyRequests
 from app.spec.lifecycle import Current, Progress, Status, Step
 from app.spec.workload import Fixed, SyntheticPrompts, Workload
 from app.store import catalogue, experiments, queue
+from app.store.actors import Actor
 from app.store.database import Database
 from app.store.tables import experiments as table
 from tests.support.builders import a_simulated_spec, a_spec
@@ -541,3 +542,14 @@ def test_two_reapers_reap_once(db: Database) -> None:
 
     assert sorted(reaped) == sorted(lease.experiment_id for lease in leases)
     assert all(len(changes_of(db, lease.experiment_id)) == 3 for lease in leases)
+
+
+def test_one_submitter_cannot_fill_the_queue(db: Database) -> None:
+    mine, other = Actor("mine"), Actor("other")
+    for _ in range(2):
+        queue.enqueue(db, a_simulated_spec(), by=mine, most_queued=2)
+    with pytest.raises(TooManyRequests, match="mine has 2 experiments in the queue"):
+        queue.enqueue(db, a_simulated_spec(), by=mine, most_queued=2)
+    assert queue.enqueue(db, a_simulated_spec(), by=other, most_queued=2).created
+    assert queue.enqueue(db, a_simulated_spec(), by=mine).created
+    assert experiments.counts(db)[Status.QUEUED] == 4

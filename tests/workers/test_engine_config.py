@@ -11,7 +11,7 @@ import pytest
 from app.spec.models import MODELS
 from app.spec.resolution import resolve
 from tests.support.builders import a_spec
-from workers.engine_config import engine_arguments, engine_environment, flatten, resolved_arm
+from workers.engine_config import engine_arguments, engine_environment, flatten, resolved_arm, resolved_config
 
 
 class Colour(enum.Enum):
@@ -148,3 +148,12 @@ def test_where_prompts_are_kept_whole_our_default_step_gives_way_to_the_model_s_
         a_spec(model=model, workload=text, engine={"enable_chunked_prefill": False, "max_num_batched_tokens": 4096})
     ).arms
     assert engine_arguments(asked, sleep_mode=False)["max_num_batched_tokens"] == 4096
+
+
+def test_no_secret_of_the_environment_or_of_vllm_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", "planted-api-key")
+    monkeypatch.setenv("HF_TOKEN", "planted-hub-token")
+    monkeypatch.setenv("OMP_LEAK", "planted-hub-token")
+    found = resolved_config({"model_config": {"hf_token": "planted-other", "path": "planted-hub-token"}})
+    assert "planted" not in str(found)
+    assert found["env.VLLM_API_KEY"] == found["engine.model_config.hf_token"] == "<hidden>"
