@@ -3,7 +3,7 @@
 import math
 
 from app.stats.checks import check_blocks, check_share
-from app.stats.estimate import Estimate, to_percent
+from app.stats.estimate import Estimate
 
 
 def spread(sd: float, df: int, *, confidence: float = 0.95) -> Estimate:
@@ -21,8 +21,3 @@ def spread(sd: float, df: int, *, confidence: float = 0.95) -> Estimate:
     tail = (1 - confidence) / 2
     low, high = (sd * math.sqrt(df / float(special.chdtri(df, share))) for share in (tail, 1 - tail))
     return Estimate(sd, min(low, sd), max(high, sd), confidence)
-
-
-def noise_percent(sd: float, df: int, *, confidence: float = 0.95) -> Estimate:
-    """The noise floor of comparing like with like, in percent, from the standard deviation of paired log ratios."""
-    return spread(sd, df, confidence=confidence).transformed(to_percent)

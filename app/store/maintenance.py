@@ -5,32 +5,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from sqlalchemy import delete, select
-
 from app.errors import Conflict, DatabaseUnavailable, InvalidInput
-from app.store.clock import microseconds, now_us
 from app.store.database import Database, revisions
-from app.store.tables import trial_records
-
-_BATCH = 200  # trials per transaction: others want to write too
-
-
-def drop_records(db: Database, older_than_days: float) -> int:
-    """Delete request records and timelines older than this; trials, metrics and results stay. Returns how many."""
-    old = (
-        select(trial_records.c.id)
-        .where(trial_records.c.stored_at < now_us() - microseconds(older_than_days * 86_400))
-        .limit(_BATCH)
-    )
-    dropped = 0
-    while True:
-        with db.write() as connection:
-            gone = connection.execute(
-                delete(trial_records).where(trial_records.c.id.in_(old)).returning(trial_records.c.id)
-            ).all()
-        dropped += len(gone)
-        if len(gone) < _BATCH:
-            return dropped
 
 
 def backup(db: Database, target: Path) -> None:

@@ -199,7 +199,7 @@ trials = Table(
     Column("harness", _Json),
     Column("conditions", _Json),
     Column("error", SafeText),
-    # Shared by the attempts that take a finished block over; gone when retention has dropped it.
+    # Shared by the attempts that take a finished block over; null once an operator has deleted it.
     Column("records_id", _Serial, ForeignKey("trial_records.id", ondelete="SET NULL")),
     ForeignKeyConstraint(
         ["experiment_id", "attempt"], ["attempts.experiment_id", "attempts.attempt"], ondelete="CASCADE"

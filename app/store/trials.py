@@ -128,7 +128,7 @@ def records_of(
 ) -> Iterator[tuple[StoredTrial, "pa.Table"]]:
     """Request records of measured trials, one table at a time, so that a million of them stream.
 
-    No transaction stays open in between; a trial whose records retention has dropped is left out.
+    No transaction stays open in between; a trial whose records an operator has deleted is left out.
     """
     return _blobs(db, _measured(experiment_id, arm, slot, attempt), trial_records.c.records)
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from app.stats.dispersion import noise_percent, spread
+from app.stats.dispersion import spread
 
 
 def test_the_chi_square_interval_of_a_standard_deviation() -> None:
@@ -17,14 +17,8 @@ def test_it_holds_the_truth_as_often_as_it_says() -> None:
     assert np.mean((drawn * factors.low <= 1) & (drawn * factors.high >= 1)) == pytest.approx(0.95, abs=0.003)
 
 
-def test_the_noise_floor_in_percent() -> None:
-    floor = noise_percent(np.log(1.02), 10)
-    assert floor.value == pytest.approx(2.0)
-    assert floor.low < 2 < floor.high
-
-
 def test_no_noise_is_no_noise() -> None:
-    assert noise_percent(0.0, 4).high == 0
+    assert spread(0.0, 4).high == 0
 
 
 def test_one_degree_of_freedom_is_the_least() -> None:

@@ -1,42 +1,15 @@
-"""Retention, backup, restore."""
+"""Backup and restore."""
 
 import sqlite3
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select, text, update
+from sqlalchemy import text
 
 from app.errors import Conflict, DatabaseUnavailable, InvalidInput, LeaseLost
-from app.store import catalogue, experiments, maintenance, queue, trials
+from app.store import experiments, maintenance, queue
 from app.store.database import Database
-from app.store.tables import trial_records
-from tests.support.builders import a_result, a_trial
-from tests.support.store import LEASE_S, claim, start, submit
-
-# --- retention -----------------------------------------------------------------------------------------------------
-
-
-def test_old_records_go_and_summaries_stay(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "_BATCH", 2)
-    lease = start(db)
-    for block in range(6):
-        trials.save_trial(db, lease, a_result(planned=a_trial(block=block).planned), a_trial(block=block))
-    before = trials.trials_of(db, lease.experiment_id)
-    with db.write() as connection:
-        ids = connection.execute(select(trial_records.c.id).order_by(trial_records.c.id)).scalars().all()
-        two_days_ago = db.now() - timedelta(days=2)
-        connection.execute(update(trial_records).where(trial_records.c.id.in_(ids[:5])).values(stored_at=two_days_ago))
-
-    assert maintenance.drop_records(db, older_than_days=3) == 0
-    assert maintenance.drop_records(db, older_than_days=1) == 5
-    assert maintenance.drop_records(db, older_than_days=1) == 0
-
-    assert trials.trials_of(db, lease.experiment_id) == before
-    assert [trial.planned.block for trial, _ in trials.records_of(db, lease.experiment_id)] == [5]
-    with db.read() as connection:
-        assert connection.execute(select(func.count()).select_from(trial_records)).scalar_one() == 1
-
+from tests.support.store import LEASE_S, claim, submit
 
 # --- backup and restore --------------------------------------------------------------------------------------------
 

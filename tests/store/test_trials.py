@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import delete, func, select, update
 
 from app.errors import Conflict
 from app.measure.metrics import TrialSummary
@@ -193,3 +193,16 @@ def test_no_transaction_stays_open_while_records_are_read(db: Database) -> None:
         save(db, lease, a_trial("async", block=7))
 
     assert len(request_ids(db, lease)) == 3
+
+
+def test_where_records_were_deleted_summaries_stay(db: Database) -> None:
+    lease = start(db)
+    for block in range(6):
+        trials.save_trial(db, lease, a_result(planned=a_trial(block=block).planned), a_trial(block=block))
+    before = trials.trials_of(db, lease.experiment_id)
+    with db.write() as connection:
+        ids = connection.execute(select(trial_records.c.id).order_by(trial_records.c.id)).scalars().all()
+        connection.execute(delete(trial_records).where(trial_records.c.id.in_(ids[:5])))
+
+    assert trials.trials_of(db, lease.experiment_id) == before
+    assert [trial.planned.block for trial, _ in trials.records_of(db, lease.experiment_id)] == [5]
