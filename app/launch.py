@@ -30,7 +30,7 @@ def find_free_port(host: str, first: int) -> int:
     raise OSError(f"no free port from {first} on")
 
 
-def environment_of(settings: Settings) -> dict[str, str]:
+def build_environment(settings: Settings) -> dict[str, str]:
     """What a child needs to have these settings and no others."""
     named = Settings.model_fields.items()
     variables = {str(field.validation_alias or f"ROLLOUT_LAB_{name.upper()}"): name for name, field in named}

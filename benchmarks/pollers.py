@@ -73,7 +73,7 @@ async def watch(url: str, db: Database, experiment_id: ExperimentId, warmups: in
     async with Connections(url, POLLERS) as connections:
         pollers = Pollers(connections, f"/v1/experiments/{experiment_id}/results")
         running = asyncio.create_task(pollers.run())
-        while not (extent := trials.extent_of(db, experiment_id)).status.terminal:
+        while not (extent := trials.read_extent(db, experiment_id)).status.terminal:
             if running.done():
                 await running
             if is_polled(extent.trials - warmups):
@@ -87,7 +87,7 @@ async def watch(url: str, db: Database, experiment_id: ExperimentId, warmups: in
 
 def measured(db: Database, experiment_id: ExperimentId) -> list[TrialSummary]:
     """Its trials that count, in the order they ran."""
-    return [trial for trial in trials.trials_of(db, experiment_id) if trial.planned.phase is Phase.MEASURED]
+    return [trial for trial in trials.read_trials(db, experiment_id) if trial.planned.phase is Phase.MEASURED]
 
 
 def tokens_per_s(trial: TrialSummary) -> float:

@@ -9,7 +9,7 @@ import structlog
 
 from app.errors import AllBlocksDropped, Cancelled, Draining, ExperimentFailure, LeaseLost
 from app.measure.records import TrialState
-from app.service.permits import permits_of
+from app.service.permits import read_permits
 from app.settings import Settings
 from app.spec.lifecycle import Status
 from app.spec.plan import Phase
@@ -100,7 +100,7 @@ def _run_to_its_end(
 
 def _measure(journal: Journal, cluster: Resources[PlaceT], make_engine: MakeEngine[PlaceT], settings: Settings) -> None:
     spec, plan, watch = journal.spec, journal.plan, journal.watch
-    permits = permits_of(settings)
+    permits = read_permits(settings)
     resolved = locate(spec, journal.resolved, permits)
     arms = resolved.arms
     prompts = read_prompts(spec, resolved, permits.data_roots, watch.check)

@@ -14,9 +14,9 @@ from app.errors import (
     RayLost,
 )
 from app.judge.comparison import should_stop_early
-from app.judge.continuation import Continuation, continuation_of
+from app.judge.continuation import Continuation, find_continuation
 from app.judge.fingerprint import gpus_of
-from app.judge.noise import NoiseKeys, floor_of, noise_keys, noise_of
+from app.judge.noise import NoiseKeys, build_noise_keys, combine_noise, measure_noise
 from app.judge.parity import check_parity
 from app.judge.results import NoiseFloor, TrialSummary, build_results
 from app.measure.metrics import summarise
@@ -27,9 +27,9 @@ from app.spec.lifecycle import Current, Failure, Progress, Status, Step
 from app.spec.plan import Phase, TrialPlan, plan_trials
 from app.spec.resolution import ResolvedExperiment, resolve
 from app.store import queue, trials
-from app.store.continuation import earlier_attempts, keep_workload, take_over
+from app.store.continuation import keep_workload, read_earlier_attempts, take_over
 from app.store.database import Database
-from app.store.noise import keep_noise, noise_under
+from app.store.noise import keep_noise, read_noise_under
 from workers.interpreters import ASK_S
 from workers.watch import Watch
 
@@ -76,15 +76,17 @@ class Journal:
 
     def take_over(self) -> None:
         """Make blocks that earlier attempts finished under the same fingerprint part of this one."""
-        earlier = self._store(lambda: earlier_attempts(self._db, self.lease, self._retry_of))
-        found = continuation_of(
+        earlier = self._store(lambda: read_earlier_attempts(self._db, self.lease, self._retry_of))
+        found = find_continuation(
             self.spec, self.resolved, self.plan, self.arms, earlier, workload_sha256=self.workload_sha256
         )
         if found is None:
             return
         self._store(lambda: take_over(self._db, self.lease, found))
         self.continuation = found
-        self.summaries += self._store(lambda: trials.trials_of(self._db, self.lease.experiment_id, self.lease.attempt))
+        self.summaries += self._store(
+            lambda: trials.read_trials(self._db, self.lease.experiment_id, self.lease.attempt)
+        )
         log.info("blocks taken over", blocks=sorted(found.blocks), run_again=len(found.run_again))
 
     @property
@@ -120,7 +122,7 @@ class Journal:
             continuation=self.continuation,
             workload_sha256=self.workload_sha256,
         )
-        found = noise_of(results) if self.spec.calibrate and status is Status.SUCCEEDED else None
+        found = measure_noise(results) if self.spec.calibrate and status is Status.SUCCEEDED else None
         if found is not None:
             keys = self._noise_keys()[0]
             self._store(lambda: keep_noise(self._db, self.lease, keys, found))
@@ -142,11 +144,11 @@ class Journal:
         if self.spec.calibrate:
             return None
         fingerprints = [keys.fingerprint for keys in self._noise_keys()]
-        return floor_of(self._store(lambda: noise_under(self._db, fingerprints)))
+        return combine_noise(self._store(lambda: read_noise_under(self._db, fingerprints)))
 
     def _noise_keys(self) -> tuple[NoiseKeys, ...]:
         started = {arm.arm: arm for arm in self.arms}
-        return tuple(noise_keys(self.spec, arm, started.get(arm.name)) for arm in self.resolved.arms)
+        return tuple(build_noise_keys(self.spec, arm, started.get(arm.name)) for arm in self.resolved.arms)
 
     def hand_back(self, reason: str) -> None:
         """Give the experiment to another worker."""

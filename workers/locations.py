@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.errors import EngineStartFailed, NotPermitted
 from app.spec.experiment import Experiment
-from app.spec.permits import Permits, is_hub_id, refusals
+from app.spec.permits import Permits, is_hub_id, list_refusals
 from app.spec.resolution import ResolvedExperiment
 
 
@@ -16,7 +16,7 @@ def locate(spec: Experiment, resolved: ResolvedExperiment, permits: Permits) -> 
 
     Raises NotPermitted for what this worker does not let a spec name, EngineStartFailed for a folder that is not there.
     """
-    refused = tuple(refusals(spec, permits))
+    refused = tuple(list_refusals(spec, permits))
     if refused:
         raise NotPermitted("; ".join(f"{one.pointer}: {one.detail}" for one in refused))
     arms = []

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Protocol
 
 from app.errors import EngineDied, EngineStalled
-from app.judge.conditions import disturbance
+from app.judge.conditions import find_disturbance
 from app.measure.records import TrialResult, TrialState
 from app.spec.experiment import DriverSettings, Residency
 from app.spec.plan import Phase, PlannedTrial, TrialPlan, remaining, repeat_block
@@ -124,7 +124,7 @@ class _Repeats:
 
     def note(self, trial: PlannedTrial, outcome: Outcome) -> None:
         """See whether a finished trial was left alone."""
-        disturbed = trial.phase is Phase.MEASURED and disturbance(outcome.conditions) is not None
+        disturbed = trial.phase is Phase.MEASURED and find_disturbance(outcome.conditions) is not None
         if disturbed and trial in self._plan.trials and trial.block not in self._disturbed:
             self._disturbed.append(trial.block)
 

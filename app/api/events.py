@@ -16,7 +16,7 @@ from app.api.experiments import Id
 from app.errors import InvalidInput, NotFound, UnreadableSpec
 from app.http.admission import Who
 from app.http.basics import Page, answer
-from app.http.problems import responses
+from app.http.problems import list_responses
 from app.service.allowance import Allowance
 from app.service.feed import Feed, Snapshot
 from app.spec.lifecycle import Progress, Status
@@ -84,7 +84,7 @@ _STREAM = (
             "content": {EVENT_STREAM: {"schema": {"type": "string"}, "example": _STREAM}},
         },
         204: {"description": "A stream was resumed that has nothing more to say."},
-        **responses(NotFound, UnreadableSpec, InvalidInput),
+        **list_responses(NotFound, UnreadableSpec, InvalidInput),
     },
 )
 async def list_events(

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.views import ID, DryRun, ExperimentPage, ExperimentSummary, ExperimentView, plan_view, view_of
+from app.api.views import ID, DryRun, ExperimentPage, ExperimentSummary, ExperimentView, build_plan_view, build_view
 from app.errors import (
     Conflict,
     FieldError,
@@ -19,7 +19,7 @@ from app.errors import (
     UnreadableSpec,
     UnsupportedMediaType,
 )
-from app.http.admission import JSON_TYPES, YAML_TYPES, Who, media_type_of, wrong_media_type
+from app.http.admission import JSON_TYPES, YAML_TYPES, Who, read_media_type, wrong_media_type
 from app.http.basics import (
     LONGEST_CURSOR,
     LONGEST_FILTER,
@@ -27,11 +27,11 @@ from app.http.basics import (
     MOST_LABELS,
     Db,
     answer,
-    config_of,
-    etag_of,
+    get_settings,
+    make_etag,
     read_moment,
 )
-from app.http.problems import responses
+from app.http.problems import list_responses
 from app.service import intake
 from app.service.cancellation import cancel as cancel_experiment
 from app.settings import Settings
@@ -74,10 +74,10 @@ class _Body:
 
 async def _take_body(request: Request) -> _Body:
     """The body, if it is of a type that can be a spec."""
-    media_type = media_type_of(request)
+    media_type = read_media_type(request)
     if media_type not in JSON_TYPES | YAML_TYPES:  # curl -d garbles YAML
         raise wrong_media_type(media_type)
-    return _Body(await request.body(), media_type in YAML_TYPES, config_of(request))
+    return _Body(await request.body(), media_type in YAML_TYPES, get_settings(request))
 
 
 _SPEC_SCHEMA = {"schema": {"$ref": "#/components/schemas/Experiment"}}
@@ -106,7 +106,7 @@ arms:
             "description": "Queued before under this Idempotency-Key; or what a dry run found.",
             "model": ExperimentView | DryRun,
         },
-        **responses(InvalidInput, IdempotencyMismatch, PayloadTooLarge, UnsupportedMediaType),
+        **list_responses(InvalidInput, IdempotencyMismatch, PayloadTooLarge, UnsupportedMediaType),
     },
     openapi_extra={
         "requestBody": {
@@ -134,14 +134,16 @@ def submit(
         found = intake.preview(db, spec)
         return answer(
             request,
-            DryRun(resolved=found.resolved, plan=plan_view(found.plan), cost=found.cost, warnings=list(found.advice)),
+            DryRun(
+                resolved=found.resolved, plan=build_plan_view(found.plan), cost=found.cost, warnings=list(found.advice)
+            ),
         )
-    return _answer_queued(request, db, intake.submit(db, spec, config_of(request), caller, idempotency_key))
+    return _answer_queued(request, db, intake.submit(db, spec, get_settings(request), caller, idempotency_key))
 
 
 def _answer_queued(request: Request, db: Db, queued: queue.Enqueued) -> Response:
     request.state.experiment_id = queued.experiment_id
-    view = view_of(request, queued.row or experiments.get(db, queued.experiment_id))
+    view = build_view(request, queued.row or experiments.get(db, queued.experiment_id))
     return Response(
         view.model_dump_json(),
         status_code=201 if queued.created else 200,
@@ -194,7 +196,7 @@ class ListParameters(BaseModel):
     limit: int = Field(50, ge=1, le=200, description="Most items of a page.", examples=[50])
 
 
-@router.get("", summary="List experiments", response_model=ExperimentPage, responses=responses(InvalidInput))
+@router.get("", summary="List experiments", response_model=ExperimentPage, responses=list_responses(InvalidInput))
 def list_experiments(request: Request, db: Db, parameters: Annotated[ListParameters, Query()]) -> Response:
     """Experiments, newest first unless sorted otherwise."""
     page = catalogue.page(
@@ -229,12 +231,12 @@ def _labels(given: list[str]) -> dict[str, str]:
     "/{experiment_id}",
     summary="Get an experiment",
     response_model=ExperimentView,
-    responses=responses(NotFound, UnreadableSpec),
+    responses=list_responses(NotFound, UnreadableSpec),
 )
 def get_experiment(request: Request, db: Db, experiment_id: Id) -> Response:
     """The experiment as submitted and as resolved, where it is, and how far it has come."""
     row = experiments.get(db, ExperimentId(experiment_id))
-    return answer(request, view_of(request, row), etag_of("experiment", experiment_id, row.etag))
+    return answer(request, build_view(request, row), make_etag("experiment", experiment_id, row.etag))
 
 
 @router.post(
@@ -245,7 +247,7 @@ def get_experiment(request: Request, db: Db, experiment_id: Id) -> Response:
     response_description="Running: its worker was asked to stop and keeps the finished trials.",
     responses={
         200: {"description": "Cancelled, or at its end before.", "model": ExperimentView},
-        **responses(NotFound, UnreadableSpec, UnsupportedMediaType),
+        **list_responses(NotFound, UnreadableSpec, UnsupportedMediaType),
     },
 )
 def cancel(request: Request, db: Db, caller: Who, experiment_id: Id) -> Response:
@@ -255,7 +257,7 @@ def cancel(request: Request, db: Db, caller: Who, experiment_id: Id) -> Response
     """
     experiments.get(db, ExperimentId(experiment_id))  # what another version wrote is refused before it is cancelled
     status = cancel_experiment(db, ExperimentId(experiment_id), caller)
-    view = view_of(request, experiments.get(db, ExperimentId(experiment_id)))
+    view = build_view(request, experiments.get(db, ExperimentId(experiment_id)))
     return Response(view.model_dump_json(), status_code=200 if status.terminal else 202, media_type="application/json")
 
 
@@ -267,7 +269,7 @@ def cancel(request: Request, db: Db, caller: Who, experiment_id: Id) -> Response
     response_description="Queued as an experiment of its own, which names the one it retries.",
     responses={
         200: {"description": "Queued before under this Idempotency-Key.", "model": ExperimentView},
-        **responses(NotFound, Conflict, UnreadableSpec, InvalidInput, IdempotencyMismatch, UnsupportedMediaType),
+        **list_responses(NotFound, Conflict, UnreadableSpec, InvalidInput, IdempotencyMismatch, UnsupportedMediaType),
     },
 )
 def retry(request: Request, db: Db, caller: Who, experiment_id: Id, idempotency_key: IdempotencyKey = None) -> Response:
@@ -276,5 +278,5 @@ def retry(request: Request, db: Db, caller: Who, experiment_id: Id, idempotency_
     Blocks that it had finished are not run again if the engines' fingerprint is still the same; `continuation` in the
     results says which, or why not.
     """
-    queued = intake.retry(db, ExperimentId(experiment_id), config_of(request), caller, idempotency_key)
+    queued = intake.retry(db, ExperimentId(experiment_id), get_settings(request), caller, idempotency_key)
     return _answer_queued(request, db, queued)

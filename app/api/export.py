@@ -9,9 +9,9 @@ from starlette.responses import JSONResponse, Response
 
 from app.api.experiments import Id
 from app.errors import InvalidInput, NotFound, UnreadableSpec
-from app.http.basics import Db, etag_of, unchanged
-from app.http.problems import responses
-from app.service.results import results_of
+from app.http.basics import Db, answer_unchanged, make_etag
+from app.http.problems import list_responses
+from app.service.results import make_results
 from app.spec.resolution import resolve
 from app.store import experiments, trials
 from app.store.experiments import ExperimentRow
@@ -42,7 +42,7 @@ class ExportFormat(StrEnum):
                 "text/markdown": {"schema": {"type": "string"}},
             },
         },
-        **responses(NotFound, UnreadableSpec, InvalidInput),
+        **list_responses(NotFound, UnreadableSpec, InvalidInput),
     },
 )
 def export(
@@ -62,14 +62,14 @@ def export(
 ) -> Response:
     """What the experiment found, as other tools read it."""
     row = experiments.get(db, ExperimentId(experiment_id))
-    etag = etag_of("export", experiment_id, row.etag, format_)
-    response = unchanged(request, etag) or _exported(db, row, format_)
+    etag = make_etag("export", experiment_id, row.etag, format_)
+    response = answer_unchanged(request, etag) or _exported(db, row, format_)
     response.headers["ETag"] = etag
     return response
 
 
 def _document(db: Db, row: ExperimentRow) -> dict[str, Any]:
-    return row.results or results_of(db, row).model_dump(mode="json")
+    return row.results or make_results(db, row).model_dump(mode="json")
 
 
 def _exported(db: Db, row: ExperimentRow, kind: ExportFormat) -> Response:
@@ -92,7 +92,7 @@ def _exported(db: Db, row: ExperimentRow, kind: ExportFormat) -> Response:
 def _figures(db: Db, row: ExperimentRow) -> dict[int, dict[str, Any]]:
     """By slot: what a trial's requests say, one trial's records at a time."""
     from app.report import vllm_bench
-    from app.store.parquet import columns_of_table
+    from app.store.parquet import read_columns
 
-    stored = trials.records_of(db, row.item.id, attempt=row.item.attempt)
-    return {trial.planned.slot: vllm_bench.figures(columns_of_table(table)) for trial, table in stored if len(table)}
+    stored = trials.read_records(db, row.item.id, attempt=row.item.attempt)
+    return {trial.planned.slot: vllm_bench.figures(read_columns(table)) for trial, table in stored if len(table)}

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.telemetry import Telemetry
 from app.errors import PayloadTooLarge
-from app.http.problems import internal_error
+from app.http.problems import answer_internal_error
 
 _log = structlog.get_logger(__name__)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -54,7 +54,7 @@ class RequestContext:
             except Exception:  # noqa: BLE001 - the last resort
                 _log.exception("request failed", method=scope["method"], path=scope["path"])
                 if not status:
-                    await internal_error(Request(scope))(scope, receive, named)
+                    await answer_internal_error(Request(scope))(scope, receive, named)
             took_s = time.perf_counter() - began
             self._telemetry.observe_request(scope["method"], _template(scope), status, took_s)
             # Probes, and polls that found nothing new, would hide everything else.

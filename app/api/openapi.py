@@ -7,8 +7,8 @@ from fastapi.openapi.utils import get_openapi
 
 from app.errors import DatabaseUnavailable, Forbidden, FromElsewhere, TooManyRequests, Unauthorized, UnknownHost
 from app.http.admission import SESSION_COOKIE
-from app.http.problems import Problem, responses
-from app.http.rules import rule_of
+from app.http.problems import Problem, list_responses
+from app.http.rules import find_rule
 from app.spec.experiment import Experiment
 
 DESCRIPTION = """\
@@ -77,7 +77,7 @@ def _say_what_it_takes(document: dict[str, Any]) -> None:
     document["components"]["securitySchemes"] = {"token": _TOKEN, "session": _SESSION}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            needed = rule_of(method.upper(), path)
+            needed = find_rule(method.upper(), path)
             kinds = [*_EVERYWHERE]
             if method != "get":
                 kinds.append(FromElsewhere)
@@ -85,7 +85,7 @@ def _say_what_it_takes(document: dict[str, Any]) -> None:
                 kinds += [Unauthorized, Forbidden]
                 operation["description"] += f"\n\nScope: `{needed}`."
             operation["security"] = [] if needed is None else [{"token": [needed]}, {"session": [needed]}]
-            refusals = {str(status): answer for status, answer in responses(*kinds).items()}
+            refusals = {str(status): answer for status, answer in list_responses(*kinds).items()}
             if needed is None:
                 del refusals[str(DatabaseUnavailable.status)]  # nobody is looked up
             operation["responses"] = dict(sorted((refusals | operation["responses"]).items()))

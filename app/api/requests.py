@@ -17,8 +17,8 @@ from app.api.experiments import Id
 from app.api.selection import RowParameters, Tables, TrialRow, list_rows, name_trial, read_page, select
 from app.errors import InvalidInput, NotFound, UnreadableSpec
 from app.format import spreadsheet_cell
-from app.http.basics import Db, Page, answer, unchanged
-from app.http.problems import responses
+from app.http.basics import Db, Page, answer, answer_unchanged
+from app.http.problems import list_responses
 from app.store import trials
 from app.store.trials import StoredTrial
 
@@ -92,7 +92,7 @@ class RecordParameters(RowParameters):
                 "application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}},
             },
         },
-        **responses(NotFound, UnreadableSpec, InvalidInput),
+        **list_responses(NotFound, UnreadableSpec, InvalidInput),
     },
 )
 def get_requests(
@@ -100,15 +100,15 @@ def get_requests(
 ) -> Response:
     """One row per generated sample of the current attempt's measured trials."""
     selection, etag = select(db, experiment_id, parameters)
-    if (same := unchanged(request, etag)) is not None:
+    if (same := answer_unchanged(request, etag)) is not None:
         return same
     if parameters.format is RecordFormat.JSON:
-        found, after = read_page(db, selection, trials.records_of, parameters.cursor, parameters.limit)
+        found, after = read_page(db, selection, trials.read_records, parameters.cursor, parameters.limit)
         return answer(request, {"items": found, "next_cursor": after}, etag)
     selection.trials(db)  # is refused before the first byte is sent
     name = f'attachment; filename="{experiment_id}-requests.{parameters.format}"'
     headers = {"ETag": etag, "Content-Disposition": name}
-    tables = selection.tables(db, trials.records_of)
+    tables = selection.tables(db, trials.read_records)
     match parameters.format:
         case RecordFormat.NDJSON:
             return StreamingResponse(_write_ndjson(tables), media_type="application/x-ndjson", headers=headers)

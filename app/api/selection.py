@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.errors import FieldError, InvalidInput
-from app.http.basics import etag_of
+from app.http.basics import make_etag
 from app.measure.metrics import TrialSummary
 from app.spec.plan import Phase
 from app.store import experiments, trials
@@ -64,7 +64,7 @@ class Selection:
         item = self.experiment.item
         return [
             trial
-            for trial in trials.trials_of(db, item.id, item.attempt)
+            for trial in trials.read_trials(db, item.id, item.attempt)
             if trial.planned.phase is Phase.MEASURED
             and self.arm in (None, trial.planned.arm)
             and self.slot in (None, trial.planned.slot)
@@ -79,7 +79,7 @@ class Selection:
 def select(db: Database, experiment_id: str, parameters: RowParameters) -> tuple[Selection, str]:
     """What the parameters name, and the entity tag of what comes of it."""
     row = experiments.get(db, ExperimentId(experiment_id))
-    etag = etag_of(type(parameters).__name__, experiment_id, row.etag, parameters.model_dump_json())
+    etag = make_etag(type(parameters).__name__, experiment_id, row.etag, parameters.model_dump_json())
     return Selection(row, parameters.arm, parameters.trial), etag
 
 

@@ -13,9 +13,9 @@ from starlette.responses import Response, StreamingResponse
 from app.api.experiments import Id
 from app.api.selection import RowParameters, Selection, TrialRow, read_page, select
 from app.errors import InvalidInput, NotFound, UnreadableSpec
-from app.http.basics import Db, Page, answer, unchanged
-from app.http.problems import responses
-from app.report.perfetto import process_name, trial_events
+from app.http.basics import Db, Page, answer, answer_unchanged
+from app.http.problems import list_responses
+from app.report.perfetto import build_trial_events, process_name
 from app.store import trials
 from app.store.database import Database
 
@@ -61,17 +61,17 @@ class TimelineParameters(RowParameters):
     "/{experiment_id}/timeline",
     summary="Engine state over time",
     response_model=SamplePage,
-    responses=responses(NotFound, UnreadableSpec, InvalidInput),
+    responses=list_responses(NotFound, UnreadableSpec, InvalidInput),
 )
 def get_timeline(
     request: Request, db: Db, experiment_id: Id, parameters: Annotated[TimelineParameters, Query()]
 ) -> Response:
     """What every engine ran, step by step, in the current attempt's measured trials."""
     selection, etag = select(db, experiment_id, parameters)
-    if (same := unchanged(request, etag)) is not None:
+    if (same := answer_unchanged(request, etag)) is not None:
         return same
     if parameters.format is TimelineFormat.JSON:
-        found, after = read_page(db, selection, trials.timeline_of, parameters.cursor, parameters.limit)
+        found, after = read_page(db, selection, trials.read_timelines, parameters.cursor, parameters.limit)
         return answer(request, {"items": found, "next_cursor": after}, etag)
     name = f'attachment; filename="{experiment_id}-trace.json"'
     return StreamingResponse(
@@ -91,7 +91,7 @@ def _write_trace(db: Database, selection: Selection) -> Iterator[str]:
 
 def _read_events(db: Database, selection: Selection) -> Iterator[list[dict[str, Any]]]:
     """The arms' names, then a trial's events at a time."""
-    from app.store.parquet import records_of_table, samples_of_table
+    from app.store.parquet import list_records, list_samples
 
     numbers = {arm.name: number for number, arm in enumerate(selection.experiment.spec.arms, start=1)}
     yield [process_name(number, arm) for arm, number in numbers.items()]
@@ -99,6 +99,6 @@ def _read_events(db: Database, selection: Selection) -> Iterator[list[dict[str, 
     began_s = min((trial.started_at for trial in chosen), default=0.0)
     for trial in chosen:
         slot = trial.planned.slot
-        samples = [s for _, table in selection.tables(db, trials.timeline_of, slot) for s in samples_of_table(table)]
-        requests = [r for _, table in selection.tables(db, trials.records_of, slot) for r in records_of_table(table)]
-        yield list(trial_events(numbers[trial.planned.arm], trial, began_s, samples, requests))
+        samples = [s for _, table in selection.tables(db, trials.read_timelines, slot) for s in list_samples(table)]
+        requests = [r for _, table in selection.tables(db, trials.read_records, slot) for r in list_records(table)]
+        yield list(build_trial_events(numbers[trial.planned.arm], trial, began_s, samples, requests))

@@ -149,7 +149,7 @@ class DryRun(BaseModel):
     )
 
 
-def view_of(request: Request, row: ExperimentRow) -> ExperimentView:
+def build_view(request: Request, row: ExperimentRow) -> ExperimentView:
     """All there is to know about an experiment, save its results."""
     resolved, plan = _resolved(row.spec)
     return ExperimentView(
@@ -161,7 +161,7 @@ def view_of(request: Request, row: ExperimentRow) -> ExperimentView:
         retries=row.retries,
         spec=row.submitted,
         resolved=resolved,
-        plan=None if plan is None else plan_view(plan),
+        plan=None if plan is None else build_plan_view(plan),
         links=_links(request, row.item.id),
     )
 
@@ -175,7 +175,7 @@ def _resolved(spec: Experiment) -> tuple[ResolvedExperiment, TrialPlan] | tuple[
     return resolved, plan_trials(spec, resolved)
 
 
-def plan_view(plan: TrialPlan) -> PlanView:
+def build_plan_view(plan: TrialPlan) -> PlanView:
     """What will run."""
     return PlanView(order=plan.order, trials=len(plan.measured), details=plan)
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.http.basics import Config, Db, Page, answer
-from app.http.problems import responses
+from app.http.problems import list_responses
 from app.store import workers
 from app.store.workers import Worker
 
@@ -44,7 +44,7 @@ class WorkerPage(Page):
     items: tuple[WorkerView, ...] = Field(description="The workers, by host and process.")
 
 
-@router.get("/workers", summary="Workers", response_model=WorkerPage, responses=responses())
+@router.get("/workers", summary="Workers", response_model=WorkerPage, responses=list_responses())
 def list_workers(request: Request, db: Db, settings: Config) -> Response:
     """Dispatchers, their Ray nodes and GPUs, and what each runs."""
     found = tuple(_view(worker, settings.lease_s) for worker in workers.list_workers(db))

@@ -46,7 +46,7 @@ ExperimentId = Annotated[str, typer.Argument(metavar="ID", help="An experiment's
 AsJson = Annotated[bool, typer.Option("--json", help="Print the service's JSON instead.")]
 
 
-def service_url(url: str) -> str:
+def find_service_url(url: str) -> str:
     """The address given, or that of a service with these settings."""
     if url:
         return url
@@ -59,7 +59,7 @@ def connect(url: str, *, timeout_s: float = 120.0) -> "Client":
     """A connection to the service at this address, or that of the settings; with the settings' token."""
     from app.client import Client
 
-    return Client(service_url(url), token=Settings().token.get_secret_value(), timeout_s=timeout_s)
+    return Client(find_service_url(url), token=Settings().token.get_secret_value(), timeout_s=timeout_s)
 
 
 @contextmanager

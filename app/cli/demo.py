@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from app.cli.common import Exit, say, service_url
+from app.cli.common import Exit, find_service_url, say
 from app.errors import InvalidInput, Unreachable
 from app.settings import Settings
 
@@ -26,7 +26,7 @@ def demo(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Spec to run, in YAML or JSON.")],
 ) -> None:
     """Start a service, run a spec on it and print the comparison; on a terminal the service stays up until Ctrl-C."""
-    from app.launch import environment_of, find_free_port, launched, wait_until_ready
+    from app.launch import build_environment, find_free_port, launched, wait_until_ready
 
     settings = Settings()
     try:
@@ -36,12 +36,12 @@ def demo(
     settings = Settings(port=port)
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     log = settings.data_dir / "serve.log"
-    url = service_url(f"http://{settings.host}:{port}")
+    url = find_service_url(f"http://{settings.host}:{port}")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     say(f"Starting the service on {url} (log: {log})")
     try:
-        with launched(environment_of(settings), log) as service:
+        with launched(build_environment(settings), log) as service:
             wait_until_ready(service, url)
             code = _submit(file, url, service)
             if sys.stdout.isatty():

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.common import Exit, Url, connect, service_url, tell
+from app.cli.common import Exit, Url, connect, find_service_url, tell
 from app.errors import Refused, Unreachable
 from app.settings import Settings
 
@@ -52,7 +52,7 @@ def doctor(
     if worker_command is not None:
         settings = settings.model_copy(update={"worker_command": worker_command})
     missing = False
-    for check in _checks(settings, service_url(url)):
+    for check in _checks(settings, find_service_url(url)):
         tell(f"{check.state:7}  {check.name}: {check.detail}")
         if check.remedy and check.state is not CheckState.OK:
             tell(f"         {check.remedy}")

@@ -50,7 +50,7 @@ def list_experiments(
     as_json: AsJson = False,
 ) -> None:
     """List experiments, newest first unless sorted otherwise."""
-    from app.cli.render import experiment_table
+    from app.cli.render import build_experiment_table
 
     with connect(url) as client:
         found = list(
@@ -68,7 +68,7 @@ def list_experiments(
     if as_json:
         _print_json(found)
     elif found:
-        console().print(experiment_table(found))
+        console().print(build_experiment_table(found))
     else:
         tell("No experiments.")
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from app.cli.common import escape
 from app.cli.progress import place
 from app.format import NOTHING, ago, interval, number, percent, spread
-from app.report.remarks import pairs_of, remarks, verdict_of
+from app.report.remarks import find_verdict, list_pairs, remarks
 
 Object = dict[str, Any]
 _VERDICT_STYLES = {
@@ -57,10 +57,10 @@ def print_results(console: Console, results: Object, page: str) -> None:
     if results["simulated"]:
         console.print("[bold]SIMULATED[/bold]: timings come from the spec, not from an engine.")
     if any(arm["trials"] for arm in results["arms"]):
-        console.print(arm_table(results["arms"]))
-    for (candidate, baseline), found in pairs_of(results["comparisons"]).items():
+        console.print(build_arm_table(results["arms"]))
+    for (candidate, baseline), found in list_pairs(results["comparisons"]).items():
         console.print(f"[bold]{escape(candidate)}[/bold] against [bold]{escape(baseline)}[/bold]")
-        console.print(comparison_table(found))
+        console.print(build_comparison_table(found))
     whole = not console.is_terminal  # a line that a script looks for is not cut in two
     for remark in remarks(results):
         console.print(f"- {escape(remark)}", soft_wrap=whole)
@@ -69,9 +69,9 @@ def print_results(console: Console, results: Object, page: str) -> None:
     console.print(page, soft_wrap=True)
 
 
-def arm_table(arms: Iterable[Object]) -> Table:
+def build_arm_table(arms: Iterable[Object]) -> Table:
     """One row per arm."""
-    table = new_table("arm", "trials", "output tokens/s", "latency p50 ms", "p90 ms", "p99 ms")
+    table = make_table("arm", "trials", "output tokens/s", "latency p50 ms", "p90 ms", "p99 ms")
     for arm in arms:
         throughput, latency = arm["output_throughput"], arm["e2el_ms"]
         table.add_row(
@@ -83,14 +83,14 @@ def arm_table(arms: Iterable[Object]) -> Table:
     return table
 
 
-def comparison_table(comparisons: Iterable[Object]) -> Table:
+def build_comparison_table(comparisons: Iterable[Object]) -> Table:
     """One row per metric that can be compared."""
-    table = new_table("metric", "change", "interval", "blocks", "verdict")
+    table = make_table("metric", "change", "interval", "blocks", "verdict")
     for found in comparisons:
         if found["change_pct"] is None and not found["primary"]:
             continue
         style = _VERDICT_STYLES.get(found["verdict"], "")
-        verdict = verdict_of(found)
+        verdict = find_verdict(found)
         table.add_row(
             f"[bold]{escape(found['metric'])}[/bold] (primary)" if found["primary"] else escape(found["metric"]),
             percent(found["change_pct"], signed=True),
@@ -101,9 +101,9 @@ def comparison_table(comparisons: Iterable[Object]) -> Table:
     return table
 
 
-def experiment_table(experiments: Iterable[Object]) -> Table:
+def build_experiment_table(experiments: Iterable[Object]) -> Table:
     """One row per experiment."""
-    table = new_table("id", "status", "name", "model", "verdict", "submitted", "by", "progress", left=8)
+    table = make_table("id", "status", "name", "model", "verdict", "submitted", "by", "progress", left=8)
     for experiment in experiments:
         progress = experiment["progress"]
         done = f"{progress['trials_done']}/{progress['trials_total']}" if progress else NOTHING
@@ -120,7 +120,7 @@ def experiment_table(experiments: Iterable[Object]) -> Table:
     return table
 
 
-def new_table(*columns: str, left: int = 1) -> Table:
+def make_table(*columns: str, left: int = 1) -> Table:
     """A table without rows; so many columns are flushed left, numbers right."""
     table = Table(box=box.SIMPLE, pad_edge=False)
     for index, column in enumerate(columns):

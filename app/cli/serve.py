@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.common import Exit, say, service_url
+from app.cli.common import Exit, find_service_url, say
 from app.settings import Settings
 
 
@@ -33,7 +33,7 @@ def serve(
         raise typer.Exit(Exit.TROUBLE) from None
     with listener:
         _prepare(settings, migrate=migrate)
-        url = service_url(f"http://{settings.host}:{settings.port}")
+        url = find_service_url(f"http://{settings.host}:{settings.port}")
         say(f"Rollout Lab on {url} (Ctrl-C stops it)")
         Supervisor(children(settings, listener, with_worker=worker)).run()
 

@@ -229,7 +229,7 @@ def _print_json(document: Object) -> None:
 
 def _wait(client: "Client", experiment_id: str, fail_on: list[FailOn], as_json: bool) -> None:
     from app.cli.progress import Bars, Lines
-    from app.report.remarks import verdicts_of
+    from app.report.remarks import list_verdicts
 
     out = console()
     try:
@@ -242,7 +242,7 @@ def _wait(client: "Client", experiment_id: str, fail_on: list[FailOn], as_json: 
     _report(experiment, results, client.page_of(experiment_id), as_json)
     if experiment["status"] != "succeeded":
         raise typer.Exit(Exit.TROUBLE)
-    hit = [verdict for verdict in verdicts_of(results) if verdict.value in fail_on]
+    hit = [verdict for verdict in list_verdicts(results) if verdict.value in fail_on]
     if hit:
         say(f"--fail-on: {', '.join(hit)}")
         raise typer.Exit(Exit.VERDICT)

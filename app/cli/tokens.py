@@ -44,7 +44,7 @@ def create(
 def list_tokens() -> None:
     """Every token there ever was."""
     from app.cli.common import console, escape
-    from app.cli.render import new_table
+    from app.cli.render import make_table
     from app.store import tokens
 
     with database() as opened:
@@ -52,7 +52,7 @@ def list_tokens() -> None:
     if not found:
         typer.echo("No tokens: on loopback everybody may do everything.")
         return
-    shown = new_table("name", "scope", "state", "made", "ends", left=5)
+    shown = make_table("name", "scope", "state", "made", "ends", left=5)
     for token in found:
         ends = "never" if token.expires_at is None else f"{token.expires_at:%Y-%m-%d %H:%M}"
         shown.add_row(escape(token.name), token.scope, token.state, f"{token.created_at:%Y-%m-%d %H:%M}", ends)

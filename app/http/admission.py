@@ -9,7 +9,7 @@ from fastapi import Depends
 from starlette.requests import Request
 
 from app.errors import FromElsewhere, UnknownHost, UnsupportedMediaType
-from app.http.rules import rule_of
+from app.http.rules import find_rule
 from app.service.access import Caller, Credentials, Gate
 from app.service.allowance import Allowance
 from app.settings import Settings, is_loopback
@@ -30,7 +30,7 @@ async def admit(request: Request) -> None:
         _require_own_page(request)
         if path.startswith("/v1/"):
             _require_media_type(request)
-    needed, given = rule_of(request.method, path), credentials_of(request)
+    needed, given = find_rule(request.method, path), read_credentials(request)
     allowance: Allowance = request.app.state.allowance
     allowance.spend(f"address {given.source}")
     if needed is None:
@@ -53,7 +53,7 @@ async def _caller(request: Request) -> Caller:
 Who = Annotated[Caller, Depends(_caller)]
 
 
-def credentials_of(request: Request) -> Credentials:
+def read_credentials(request: Request) -> Credentials:
     """What a request says of who sends it."""
     kind, _, token = request.headers.get("authorization", "").partition(" ")
     return Credentials(
@@ -63,7 +63,7 @@ def credentials_of(request: Request) -> Credentials:
     )
 
 
-def media_type_of(request: Request) -> str:
+def read_media_type(request: Request) -> str:
     """The Content-Type without its parameters; empty if there is none."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
@@ -110,7 +110,7 @@ def _require_own_page(request: Request) -> None:
 
 def _require_media_type(request: Request) -> None:
     """A form elsewhere can send some types without asking; whatever has no body needs none."""
-    given = media_type_of(request)
+    given = read_media_type(request)
     if given and given not in JSON_TYPES | YAML_TYPES:
         raise wrong_media_type(given)
 

@@ -27,14 +27,14 @@ async def _database(request: Request) -> Database:
     return database
 
 
-def config_of(request: Request) -> Settings:
+def get_settings(request: Request) -> Settings:
     """The application's settings."""
     settings: Settings = request.app.state.settings
     return settings
 
 
 async def _settings(request: Request) -> Settings:
-    return config_of(request)
+    return get_settings(request)
 
 
 Db = Annotated[Database, Depends(_database)]
@@ -65,16 +65,16 @@ def read_moment(text: str, parameter: str) -> datetime | None:
     except (ValueError, OverflowError):
         pass
     said = f"{quoted(text)} is neither a date, like 2026-01-31, nor a time with its zone, like 2026-01-31T12:00:00Z"
-    hint = "; in an address a + is written %2B" if " " in text.strip() else ""
+    hint = "; in an address a + is answer_bytes %2B" if " " in text.strip() else ""
     raise InvalidInput.of((FieldError(f"/{parameter}", said + hint),))
 
 
-def etag_of(*parts: object) -> str:
+def make_etag(*parts: object) -> str:
     """A weak entity tag that changes when any of the parts does."""
     return f'W/"{hashlib.sha256(repr(parts).encode()).hexdigest()[:24]}"'
 
 
-def unchanged(request: Request, etag: str) -> Response | None:
+def answer_unchanged(request: Request, etag: str) -> Response | None:
     """304 if the client has this version already."""
     known = request.headers.get("if-none-match")
     if known is None:
@@ -88,11 +88,11 @@ def unchanged(request: Request, etag: str) -> Response | None:
 def answer(request: Request, content: BaseModel | dict[str, Any], etag: str | None = None) -> Response:
     """JSON with an entity tag, made of the content if the caller knows none; 304 if the client has it already."""
     body = content.model_dump_json().encode() if isinstance(content, BaseModel) else JSONResponse(content).body
-    etag = etag or etag_of(bytes(body))
-    return unchanged(request, etag) or written(bytes(body), etag)
+    etag = etag or make_etag(bytes(body))
+    return answer_unchanged(request, etag) or answer_bytes(bytes(body), etag)
 
 
-def written(body: bytes, etag: str) -> Response:
+def answer_bytes(body: bytes, etag: str) -> Response:
     """JSON that is bytes already."""
     return Response(body, media_type=JSON, headers=_validators(etag))
 

@@ -106,7 +106,7 @@ class ProblemResponse(Response):
     media_type = MEDIA_TYPE
 
 
-def responses(*kinds: type[RolloutLabError]) -> dict[int | str, dict[str, Any]]:
+def list_responses(*kinds: type[RolloutLabError]) -> dict[int | str, dict[str, Any]]:
     """The problems a route may answer with, for its documentation; a database that is away is among them always."""
     found: dict[int | str, dict[str, Any]] = {}
     every: tuple[type[RolloutLabError], ...] = (*kinds, DatabaseUnavailable)
@@ -142,7 +142,7 @@ def problem(
     return ProblemResponse(body.model_dump_json(exclude_none=True), status, headers)
 
 
-def internal_error(request: Request) -> Response:
+def answer_internal_error(request: Request) -> Response:
     """An error nobody meant to raise: its words stay in the log."""
     return problem(request, 500, "Internal error", "The service's log has the cause, under this request's instance.")
 
@@ -160,11 +160,11 @@ async def _on_our_error(request: Request, error: Exception) -> Response:
         raise error
     errors = [_error(request, e) for e in error.errors]
     detail = "; ".join(f"{e.parameter}: {e.detail}" for e in errors if e.parameter) or error.detail
-    headers = headers_of(error)
+    headers = make_headers(error)
     return problem(request, error.status, error.title, detail, slug=error.slug, errors=errors or None, headers=headers)
 
 
-def headers_of(error: RolloutLabError) -> dict[str, str]:
+def make_headers(error: RolloutLabError) -> dict[str, str]:
     """What a client is told beside the problem: when to come back, how to say who it is."""
     if isinstance(error, DatabaseUnavailable):
         return {"Retry-After": str(RETRY_AFTER_S)}
@@ -224,7 +224,7 @@ def _phrase(status: int) -> str:
 router = APIRouter(tags=["problems"])
 
 
-@router.get("/v1/problems/{slug}", summary="What a kind of problem means", responses=responses(NotFound))
+@router.get("/v1/problems/{slug}", summary="What a kind of problem means", responses=list_responses(NotFound))
 async def get_problem_type(
     slug: Annotated[str, Path(description="Last part of a problem's `type`.", examples=["not-found"])],
 ) -> ProblemType:

@@ -61,6 +61,6 @@ RULES: Mapping[str, Scope | None] = {
 }
 
 
-def rule_of(method: str, path: str) -> Scope | None:
+def find_rule(method: str, path: str) -> Scope | None:
     """The scope a route takes, None for none; what is not in the table is for admins."""
     return RULES.get(f"{method} {path}", Scope.ADMIN)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.judge.conditions import disturbance
+from app.judge.conditions import find_disturbance
 from app.judge.fairness import Fairness, check_fairness
 from app.measure.metrics import TrialSummary
 from app.measure.records import TrialState
@@ -13,7 +13,7 @@ from app.spec.plan import Phase, TrialPlan
 Blocks = Mapping[int, Mapping[str, TrialSummary]]
 
 
-def blocks_of(trials: Sequence[TrialSummary]) -> Blocks:
+def group_blocks(trials: Sequence[TrialSummary]) -> Blocks:
     """The measured trials of the newest attempt: block -> arm -> trial."""
     newest = max((trial.attempt for trial in trials), default=0)
     blocks: dict[int, dict[str, TrialSummary]] = {}
@@ -36,10 +36,10 @@ def succeeded(trial: TrialSummary) -> bool:
 
 def counts(trial: TrialSummary | None) -> bool:
     """Whether a comparison may rest on the trial."""
-    return trial is not None and succeeded(trial) and disturbance(trial.conditions) is None
+    return trial is not None and succeeded(trial) and find_disturbance(trial.conditions) is None
 
 
-def why_dropped(blocks: Blocks, trial: TrialSummary, baseline: str) -> str | None:
+def explain_drop(blocks: Blocks, trial: TrialSummary, baseline: str) -> str | None:
     """Why a measured trial does not count: what happened to it, or to the trial that it is compared with.
 
     A baseline's trial counts as long as any candidate's of its block does, or none has run.
@@ -103,5 +103,5 @@ def _why_not(arm: str, trial: TrialSummary | None) -> str:
     if trial is None:
         return f"{arm} has not run"
     if succeeded(trial):
-        return f"{arm} was disturbed: {disturbance(trial.conditions)}"
+        return f"{arm} was disturbed: {find_disturbance(trial.conditions)}"
     return f"{arm} failed: {trial.error}" if trial.error else f"{arm} failed"

@@ -39,7 +39,7 @@ class _Side:
     throughput: float | None
 
 
-def unequal_clocks(pairs: Sequence[Trials]) -> Iterator[HeldBack]:
+def find_unequal_clocks(pairs: Sequence[Trials]) -> Iterator[HeldBack]:
     """Where one arm's GPUs were held back more; `pairs` holds two arms' trials block by block.
 
     A lower mean clock alone says nothing: a GPU that waits for its arm idles. It counts where the counters say that the

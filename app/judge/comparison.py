@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.judge.blocks import Blocks, Pair, blocks_of, finished
-from app.judge.confounds import confounds_of, provisos_of
-from app.judge.luck import Luck, NoiseFloor, luck_of
+from app.judge.blocks import Blocks, Pair, finished, group_blocks
+from app.judge.confounds import find_confounds, find_provisos
+from app.judge.luck import Luck, NoiseFloor, find_luck
 from app.judge.verdict import PER_GPU, BlockValues, Comparison, DroppedBlock, Method, Verdict
 from app.measure.metrics import METRICS, Better, Metric, TrialSummary
 from app.measure.records import StartedArm
@@ -74,7 +74,7 @@ def compare(
     `withheld`: why there may be no verdict yet, whatever the blocks say. `noise`: what A/A experiments with these arms
     found.
     """
-    drafts = _drafts(spec, resolved, blocks_of(trials), arms, noise)
+    drafts = _drafts(spec, resolved, group_blocks(trials), arms, noise)
     adjusted = holm([None if draft.metric.primary else draft.p_t for draft in drafts])
     arms_of_a_block = len(resolved.arms)
     return tuple(
@@ -96,7 +96,7 @@ def should_stop_early(
     Only at a look the plan fixes, and when the numbers decide `output_throughput` for every candidate. `read`: the
     looks that an earlier attempt has read; a second reading would be a look that nobody corrected.
     """
-    blocks = blocks_of(trials)
+    blocks = group_blocks(trials)
     done = {block: blocks[block] for block in finished(blocks, plan)}
     if len(done) not in spec.plan.looks or len(done) in read or len(done) >= spec.plan.blocks:
         return False
@@ -133,9 +133,9 @@ def _drafts(
         if candidate.name == baseline.name:
             continue
         pair = Pair.of(blocks, baseline.name, candidate.name)
-        confounds = confounds_of(baseline, candidate, pair, blocks, arms, natural=natural)
-        provisos = provisos_of(baseline, candidate, pair, blocks, arms, natural=natural)
-        luck = luck_of(spec, resolved, (baseline, candidate), noise)
+        confounds = find_confounds(baseline, candidate, pair, blocks, arms, natural=natural)
+        provisos = find_provisos(baseline, candidate, pair, blocks, arms, natural=natural)
+        luck = find_luck(spec, resolved, (baseline, candidate), noise)
         drafts += [
             _draft(metric, key, pair, confounds, provisos, luck=luck, confidence=confidence, arms=len(resolved.arms))
             for metric in _metrics_of(pair)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from app.format import plural
-from app.judge.neighbours import neighbour_disturbance
+from app.judge.neighbours import find_neighbour_disturbance
 from app.measure.metrics import TrialSummary
 from app.measure.records import Conditions
 
@@ -14,7 +14,7 @@ SHORTEST_S = 0.5  # CPU times tick in hundredths of a second: over less than thi
 STOPPED_PCT = 1.0  # of a trial: for how long its engine may have been stopped
 
 
-def disturbance(conditions: Conditions | None) -> str | None:
+def find_disturbance(conditions: Conditions | None) -> str | None:
     """Why a trial cannot be trusted, if the host was not left alone; its block is dropped and repeated."""
     if conditions is None:
         return None
@@ -22,10 +22,10 @@ def disturbance(conditions: Conditions | None) -> str | None:
         return f"other processes took {conditions.other_cpu_pct:.0f} % of the CPUs"
     if conditions.stopped_pct is not None and conditions.stopped_pct > STOPPED_PCT:
         return f"its engine was stopped for {conditions.stopped_pct:.0f} % of the trial"
-    return neighbour_disturbance(conditions)
+    return find_neighbour_disturbance(conditions)
 
 
-def unequal_conditions(pairs: Sequence[tuple[TrialSummary, TrialSummary]]) -> Iterator[str]:
+def find_unequal_conditions(pairs: Sequence[tuple[TrialSummary, TrialSummary]]) -> Iterator[str]:
     """Why the host was not the same for two arms; `pairs` holds their trials block by block, dropped ones too."""
     names = [trial.planned.arm for trial in pairs[0]] if pairs else []
     for share, what in ((others_share, "other processes"), (idle_share, "idle engines of other arms")):
@@ -46,7 +46,7 @@ def unequal_conditions(pairs: Sequence[tuple[TrialSummary, TrialSummary]]) -> It
             yield f"the engine of {names[side]} was stopped during {len(stopped)} of {len(pairs)} trials of it only"
 
 
-def unequal_treatment(pairs: Sequence[tuple[TrialSummary, TrialSummary]]) -> Iterator[str]:
+def find_unequal_treatment(pairs: Sequence[tuple[TrialSummary, TrialSummary]]) -> Iterator[str]:
     """Engine processes of two arms that the host treats differently; those that only one arm has are left out."""
     names = [trial.planned.arm for trial in pairs[0]] if pairs else []
     both = [(_treatment(one), _treatment(other)) for one, other in pairs]

@@ -4,18 +4,18 @@ import json
 from collections.abc import Iterator, Sequence
 
 from app.judge.blocks import Blocks, Pair, succeeded
-from app.judge.clocks import unequal_clocks
-from app.judge.conditions import unequal_conditions, unequal_treatment
+from app.judge.clocks import find_unequal_clocks
+from app.judge.conditions import find_unequal_conditions, find_unequal_treatment
 from app.judge.effects import effects, told, work_of_arms
 from app.judge.fairness import Fairness
-from app.judge.neighbours import unattributed, unequal_neighbours
+from app.judge.neighbours import find_unequal_neighbours, unattributed
 from app.judge.parity import ParityReport, check_parity
 from app.judge.taken import contrast
 from app.measure.records import StartedArm
 from app.spec.resolution import ResolvedArm
 
 
-def confounds_of(
+def find_confounds(
     baseline: ResolvedArm,
     candidate: ResolvedArm,
     pair: Pair,
@@ -37,7 +37,7 @@ def confounds_of(
     return tuple(reasons)
 
 
-def provisos_of(
+def find_provisos(
     baseline: ResolvedArm,
     candidate: ResolvedArm,
     pair: Pair,
@@ -53,7 +53,7 @@ def provisos_of(
     unseen = unattributed(trials)
     return (
         *effects(work_of_arms(blocks, (baseline, candidate), arms, natural=natural)),
-        *(f"{one.said}: {one.explained}" for one in unequal_clocks(list(pair.done.values())) if one.explained),
+        *(f"{one.said}: {one.explained}" for one in find_unequal_clocks(list(pair.done.values())) if one.explained),
         *([] if unseen is None else [unseen]),
     )
 
@@ -65,11 +65,11 @@ def _host(pair: Pair, blocks: Blocks, *, same_environment: bool) -> Iterator[str
         for by_arm in blocks.values()
         if {pair.baseline, pair.candidate} <= {arm for arm, trial in by_arm.items() if succeeded(trial)}
     ]
-    yield from unequal_conditions(ran)
+    yield from find_unequal_conditions(ran)
     if same_environment:  # another interpreter or variable may be there to set just this
-        yield from unequal_treatment(ran)
-    yield from unequal_neighbours(ran)
-    yield from (one.said for one in unequal_clocks(list(pair.done.values())) if one.explained is None)
+        yield from find_unequal_treatment(ran)
+    yield from find_unequal_neighbours(ran)
+    yield from (one.said for one in find_unequal_clocks(list(pair.done.values())) if one.explained is None)
 
 
 def _starts(pair: Pair) -> Iterator[str]:

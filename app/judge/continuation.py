@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from pydantic import Field, JsonValue
 
-from app.judge.blocks import blocks_of, counts, finished
-from app.judge.fingerprint import Identity, identity_of
+from app.judge.blocks import counts, finished, group_blocks
+from app.judge.fingerprint import Identity, build_identity
 from app.measure.metrics import TrialSummary
 from app.measure.records import StartedArm
 from app.spec.experiment import Experiment
@@ -58,7 +58,7 @@ class Continuation(SpecModel):
         return frozenset(block for earlier in self.taken_over for block in earlier.blocks)
 
 
-def continuation_of(
+def find_continuation(
     spec: Experiment,
     resolved: ResolvedExperiment,
     plan: TrialPlan,
@@ -76,7 +76,7 @@ def continuation_of(
     run_again: list[EarlierBlocks] = []
     seen: set[int] = set()
     for one in earlier:
-        blocks = finished_blocks(one.trials, plan) - seen
+        blocks = find_finished_blocks(one.trials, plan) - seen
         if not blocks:
             continue
         then = _identities(spec, resolved, one.arms, one.workload_sha256)
@@ -91,19 +91,19 @@ def continuation_of(
         else:
             taken_over.append(found)
             seen |= blocks
-    farthest = max((len(finished(blocks_of(one.trials), plan)) for one in earlier), default=0)
+    farthest = max((len(finished(group_blocks(one.trials), plan)) for one in earlier), default=0)
     looks_read = tuple(look for look in spec.plan.looks if look <= farthest)
     if not taken_over and not run_again and not looks_read:
         return None
     return Continuation(taken_over=tuple(taken_over), run_again=tuple(run_again), looks_read=looks_read)
 
 
-def finished_blocks(trials: Sequence[TrialSummary], plan: TrialPlan) -> set[int]:
+def find_finished_blocks(trials: Sequence[TrialSummary], plan: TrialPlan) -> set[int]:
     """Blocks of the plan that one attempt has finished, undisturbed and with every arm."""
     planned = {trial.block for trial in plan.measured}
     return {
         block
-        for block, by_arm in blocks_of(trials).items()
+        for block, by_arm in group_blocks(trials).items()
         if block in planned and all(counts(by_arm.get(arm)) for arm in plan.arms)
     }
 
@@ -114,7 +114,7 @@ def _identities(
     """One per arm, so that a difference can be named wherever it is; all are equal if and only if fingerprints are."""
     started = {arm.arm: arm for arm in arms}
     return {
-        arm.name: identity_of(
+        arm.name: build_identity(
             spec,
             ResolvedExperiment(arms=(arm,), baseline=arm.name),
             [started[arm.name]] if arm.name in started else [],

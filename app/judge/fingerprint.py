@@ -56,7 +56,7 @@ class Identity(SpecModel):
         return hashlib.sha256(_canonical(self.model_dump(mode="json")).encode()).hexdigest()
 
 
-def identity_of(
+def build_identity(
     spec: Experiment, resolved: ResolvedExperiment, arms: Sequence[StartedArm], *, workload_sha256: str | None = None
 ) -> Identity:
     """What another experiment must share to be comparable.
@@ -88,11 +88,11 @@ def identity_of(
 def fingerprint(
     spec: Experiment, resolved: ResolvedExperiment, arms: Sequence[StartedArm], *, workload_sha256: str | None = None
 ) -> str:
-    """The hash of `identity_of`: 64 hexadecimal digits."""
-    return identity_of(spec, resolved, arms, workload_sha256=workload_sha256).fingerprint
+    """The hash of `build_identity`: 64 hexadecimal digits."""
+    return build_identity(spec, resolved, arms, workload_sha256=workload_sha256).fingerprint
 
 
-def environment_report(
+def describe_environment(
     spec: Experiment, resolved: ResolvedExperiment, arms: Sequence[StartedArm], *, workload_sha256: str | None = None
 ) -> EnvironmentReport:
     """The fingerprint and what people want to know of it."""

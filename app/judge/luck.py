@@ -8,7 +8,7 @@ from pydantic import Field
 from app.judge.verdict import PER_GPU, KnownSpread, StartLuck
 from app.spec.experiment import Experiment, Residency
 from app.spec.frozen import SpecModel
-from app.spec.plan import engine_groups
+from app.spec.plan import group_engines
 from app.spec.resolution import ResolvedArm, ResolvedExperiment
 from app.stats.estimate import Estimate, NoEstimate
 from app.stats.paired import PairedResult
@@ -70,11 +70,11 @@ class Luck:
         return None if self.shared or key not in self.known else start_spread(self.known[key])
 
 
-def luck_of(
+def find_luck(
     spec: Experiment, resolved: ResolvedExperiment, pair: tuple[ResolvedArm, ResolvedArm], noise: NoiseFloor | None
 ) -> Luck:
     """What there is to say of the luck of two arms' engines."""
-    group = next(group for group in engine_groups(resolved) if pair[0].name in group)
+    group = next(group for group in group_engines(resolved) if pair[0].name in group)
     known = {} if noise is None else dict(noise.spreads)
     if "output_throughput" in known:
         known.setdefault(PER_GPU, known["output_throughput"])  # equal arms have as many GPUs: the same ratio

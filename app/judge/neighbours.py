@@ -19,7 +19,7 @@ _CLAUSES = {
 }
 
 
-def neighbour_disturbance(conditions: Conditions) -> str | None:
+def find_neighbour_disturbance(conditions: Conditions) -> str | None:
     """Which neighbour makes a trial worthless, if one does: it took its share of a GPU, or came or went meanwhile."""
     for gpu in conditions.gpus:
         for one in gpu.neighbours:
@@ -36,7 +36,7 @@ def who(neighbour: Neighbour) -> str:
     return f"another process{name} (pid {neighbour.pid}{memory})"
 
 
-def unequal_neighbours(pairs: Sequence[Trials]) -> Iterator[str]:
+def find_unequal_neighbours(pairs: Sequence[Trials]) -> Iterator[str]:
     """Why the GPUs were not shared alike; `pairs` holds two arms' trials block by block, dropped blocks too."""
     names = [trial.planned.arm for trial in pairs[0]] if pairs else []
     for index in range(min((len(gpus_of(trial)) for pair in pairs for trial in pair), default=0)):
@@ -93,7 +93,7 @@ def gpus_of(trial: TrialSummary) -> tuple[GpuConditions, ...]:
     return () if trial.conditions is None else trial.conditions.gpus
 
 
-def neighbours_said(trial: TrialSummary) -> Iterator[str]:
+def describe_neighbours(trial: TrialSummary) -> Iterator[str]:
     """Everybody else on its GPUs, and what they did there."""
     for gpu in gpus_of(trial):
         for one in gpu.neighbours:

@@ -40,7 +40,7 @@ class NoiseKeys:
     settings: str  # arm and workload alone: known before an engine has started, on whatever host
 
 
-def noise_keys(spec: Experiment, arm: ResolvedArm, started: StartedArm | None) -> NoiseKeys:
+def build_noise_keys(spec: Experiment, arm: ResolvedArm, started: StartedArm | None) -> NoiseKeys:
     """The keys of one arm; the seed is no part of them, nor is whether this is an A/A experiment."""
     alone = ResolvedExperiment(arms=(arm,), baseline=arm.name)
     plan = spec.plan.model_copy(update={"seed": 0})
@@ -49,7 +49,7 @@ def noise_keys(spec: Experiment, arm: ResolvedArm, started: StartedArm | None) -
     return NoiseKeys(settings if started is None else fingerprint(same, alone, (started,)), settings)
 
 
-def noise_of(results: Results) -> Noise | None:
+def measure_noise(results: Results) -> Noise | None:
     """The noise an A/A experiment found; None if it has too few blocks to say, or if its arms were not equal."""
     main = next((one for one in results.comparisons if one.metric == "output_throughput"), None)
     if main is None or main.verdict is Verdict.CONFOUNDED or main.sd_pct is None or main.change_pct is None:
@@ -58,7 +58,7 @@ def noise_of(results: Results) -> Noise | None:
     return Noise(main.sd_pct, main.change_pct, main.pairs, starts)
 
 
-def floor_of(found: Sequence[Noise]) -> NoiseFloor | None:
+def combine_noise(found: Sequence[Noise]) -> NoiseFloor | None:
     """Several A/A experiments in one: their blocks' noise averaged by their number, and every start a value."""
     if not found:
         return None

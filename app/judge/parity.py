@@ -147,7 +147,7 @@ def check_parity(arms: Sequence[ResolvedArm], resolved: Sequence[StartedArm]) ->
     configs = {one.arm: _config(one) for one in resolved}
     started = [arm for arm in arms if arm.name in configs]
     configs = {arm.name: configs[arm.name] for arm in started}
-    settings = {arm.name: flat_settings(arm) for arm in started}
+    settings = {arm.name: flatten_settings(arm) for arm in started}
     differences = [
         _difference(key, configs, settings)
         for key in sorted({key for config in configs.values() for key in config}, key=_settings_first)
@@ -171,7 +171,7 @@ def start_changes(first: StartedArm, again: StartedArm) -> tuple[str, ...]:
     )
 
 
-def flat_settings(arm: ResolvedArm) -> dict[str, JsonValue]:
+def flatten_settings(arm: ResolvedArm) -> dict[str, JsonValue]:
     """What an arm asks for: dotted key -> JSON value."""
     settings = {
         **{f"engine.{key}": value for key, value in arm.engine.model_dump(mode="json").items()},
@@ -184,9 +184,9 @@ def flat_settings(arm: ResolvedArm) -> dict[str, JsonValue]:
     return settings
 
 
-def differing_settings(one: ResolvedArm, other: ResolvedArm) -> dict[str, tuple[JsonValue, JsonValue]]:
+def compare_settings(one: ResolvedArm, other: ResolvedArm) -> dict[str, tuple[JsonValue, JsonValue]]:
     """In what two arms ask for different things, for people: without what only one driver has and has by default."""
-    ours, theirs = flat_settings(one), flat_settings(other)
+    ours, theirs = flatten_settings(one), flatten_settings(other)
     pairs = {key: (ours.get(key), theirs.get(key)) for key in {**ours, **theirs}}
     unusual = _not_default(one) | _not_default(other)
     return {

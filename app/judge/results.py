@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from pydantic import Field, create_model
 
-from app.judge.blocks import blocks_of, finished, succeeded, why_dropped
+from app.judge.blocks import explain_drop, finished, group_blocks, succeeded
 from app.judge.comparison import Comparison, Method, Verdict, compare
 from app.judge.continuation import Continuation
 from app.judge.effects import work_of_arms
 from app.judge.fairness import Fairness
-from app.judge.fingerprint import EnvironmentReport, environment_report
+from app.judge.fingerprint import EnvironmentReport, describe_environment
 from app.judge.luck import NoiseFloor
-from app.judge.neighbours import held_back_pct, neighbours_said
+from app.judge.neighbours import describe_neighbours, held_back_pct
 from app.judge.parity import ParityReport, check_parity
-from app.judge.summary import summary_sentence
+from app.judge.summary import write_summary
 from app.judge.taken import NotTaken, not_read_back, not_taken
-from app.judge.verdict import worst_first
+from app.judge.verdict import sort_worst_first
 from app.judge.warnings import (
     ResultWarning,
     warn_of_continuation,
@@ -175,12 +175,12 @@ class Results(SpecModel):
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
         """What the primary comparisons of all candidates came to, the worst first: that one is the experiment's."""
-        return worst_first(comparison.verdict for comparison in self.comparisons if comparison.primary)
+        return sort_worst_first(comparison.verdict for comparison in self.comparisons if comparison.primary)
 
     def verdict_on(self, candidate: str) -> Verdict | None:
         """The worst of a candidate's primary comparisons; None where it has none."""
         own = [one.verdict for one in self.comparisons if one.primary and one.candidate == candidate]
-        return next(iter(worst_first(own)), None)
+        return next(iter(sort_worst_first(own)), None)
 
 
 def build_results(
@@ -198,10 +198,10 @@ def build_results(
     workload_sha256: str | None = None,
 ) -> Results:
     """Everything there is to say, from whatever there is: works at every moment of an experiment's life."""
-    blocks = blocks_of(trials)
+    blocks = group_blocks(trials)
     done = len(finished(blocks, plan))
     measured = [trial for by_arm in blocks.values() for trial in by_arm.values()]
-    dropped = {id(trial): why_dropped(blocks, trial, resolved.baseline) for trial in measured}
+    dropped = {id(trial): explain_drop(blocks, trial, resolved.baseline) for trial in measured}
     counted = [trial for trial in measured if dropped[id(trial)] is None]
     natural = isinstance(spec.workload.output, NaturalOutput)
     several = len(resolved.arms) > 1
@@ -214,7 +214,7 @@ def build_results(
         status=status,
         complete=status is Status.SUCCEEDED,
         simulated=resolved.simulated,
-        summary=summary_sentence(
+        summary=write_summary(
             resolved,
             status,
             comparisons,
@@ -241,7 +241,7 @@ def build_results(
         ),
         continuation=continuation,
         failure=failure,
-        environment=environment_report(spec, resolved, arms, workload_sha256=workload_sha256) if arms else None,
+        environment=describe_environment(spec, resolved, arms, workload_sha256=workload_sha256) if arms else None,
         method=Method(),
     )
 
@@ -310,6 +310,6 @@ def _trial_report(trial: TrialSummary, dropped: str | None) -> TrialReport:
         dropped=dropped,
         metrics=trial.metrics,
         missing=trial.missing,
-        neighbours=tuple(neighbours_said(trial)),
+        neighbours=tuple(describe_neighbours(trial)),
         held_back_pct=held_back_pct(trial),
     )

@@ -15,7 +15,7 @@ from app.spec.resolution import ResolvedExperiment
 MOST_NAMED = 3  # reasons or settings a sentence names before it says how many more there are
 
 
-def summary_sentence(
+def write_summary(
     resolved: ResolvedExperiment,
     status: Status,
     comparisons: Sequence[Comparison],

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from pydantic import Field, JsonValue
 
-from app.judge.parity import differing_settings, flat_settings
+from app.judge.parity import compare_settings, flatten_settings
 from app.measure.records import StartedArm
 from app.spec.frozen import SpecModel
 from app.spec.resolution import ResolvedArm
@@ -53,7 +53,7 @@ class Contrast:
 
 def not_taken(arm: ResolvedArm, started: StartedArm) -> tuple[NotTaken, ...]:
     """What the arm asks for and has not got; without what cannot be read back, and what it leaves to vLLM."""
-    found = ((setting, asked, _read_back(setting, asked, started)) for setting, asked in flat_settings(arm).items())
+    found = ((setting, asked, _read_back(setting, asked, started)) for setting, asked in flatten_settings(arm).items())
     return tuple(
         NotTaken(setting=setting, asked=asked, got=read[0])
         for setting, asked, read in found
@@ -67,7 +67,7 @@ def not_read_back(arm: ResolvedArm, started: StartedArm) -> tuple[str, ...]:
         return ()
     return tuple(
         setting
-        for setting, asked in flat_settings(arm).items()
+        for setting, asked in flatten_settings(arm).items()
         if asked not in LEFT_TO_VLLM and not setting.startswith("driver.") and not _read_back(setting, asked, started)
     )
 
@@ -77,8 +77,8 @@ def contrast(one: ResolvedArm, other: ResolvedArm, arms: Sequence[StartedArm]) -
     found = Contrast({}, {}, {})
     started = {arm.arm: arm for arm in arms}
     if one.name not in started or other.name not in started:
-        return Contrast(differing_settings(one, other), {}, {})
-    for setting, asked in differing_settings(one, other).items():
+        return Contrast(compare_settings(one, other), {}, {})
+    for setting, asked in compare_settings(one, other).items():
         read = [_read_back(setting, value, started[arm.name]) for value, arm in zip(asked, (one, other), strict=True)]
         if setting.startswith("driver.") and not all(read):
             found.in_force[setting] = asked  # only one of the drivers has it

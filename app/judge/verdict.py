@@ -23,7 +23,7 @@ class Verdict(StrEnum):
 WORST_FIRST = (Verdict.SLOWER, Verdict.CONFOUNDED, Verdict.INCONCLUSIVE, Verdict.FASTER, Verdict.SAME)
 
 
-def worst_first(verdicts: Iterable[str]) -> tuple[Verdict, ...]:
+def sort_worst_first(verdicts: Iterable[str]) -> tuple[Verdict, ...]:
     """Each of the verdicts of several primary comparisons once. Of all of them together the first is the verdict."""
     told = set(verdicts)
     return tuple(verdict for verdict in WORST_FIRST if verdict in told)

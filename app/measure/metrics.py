@@ -14,7 +14,7 @@ from app.measure import formulas
 from app.measure.columns import Columns, Floats
 from app.measure.formulas import NoValue, TrialView
 from app.measure.records import Conditions, HarnessUse, TrialResult, TrialState
-from app.measure.work import TrialWork, work_of
+from app.measure.work import TrialWork, sum_work
 from app.spec.experiment import ServiceLevels
 from app.spec.plan import PlannedTrial
 from app.stats.sample import why_no_percentile
@@ -94,7 +94,7 @@ class TrialSummary:
 
 def summarise(result: TrialResult, attempt: int, *, gpus: int, service_levels: ServiceLevels) -> TrialSummary:
     """The trial as it is stored beside its records. `gpus`: how many the arm's engine runs on."""
-    metrics, missing = trial_metrics(result, gpus, service_levels)
+    metrics, missing = measure_trial(result, gpus, service_levels)
     succeeded = result.state is TrialState.SUCCEEDED
     return TrialSummary(
         planned=result.planned,
@@ -104,14 +104,14 @@ def summarise(result: TrialResult, attempt: int, *, gpus: int, service_levels: S
         wall_s=result.wall_s,
         metrics=metrics,
         missing=missing,
-        work=work_of(result.records) if succeeded else None,
+        work=sum_work(result.records) if succeeded else None,
         harness=result.harness,
         conditions=result.conditions,
         error=result.error,
     )
 
 
-def trial_metrics(
+def measure_trial(
     result: TrialResult, gpus: int, service_levels: ServiceLevels
 ) -> tuple[dict[str, float | None], dict[str, str]]:
     """Every metric of one trial, and why those that are None are."""

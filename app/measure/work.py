@@ -22,7 +22,7 @@ class TrialWork:
     output_hashes: bytes  # 8 bytes of every sample's output hash, in the same order
 
 
-def work_of(records: Sequence[RequestRecord]) -> TrialWork:
+def sum_work(records: Sequence[RequestRecord]) -> TrialWork:
     """What a trial did, independent of the order of its records."""
     ordered = sorted(records, key=attrgetter("prompt_index", "sample_index", "turn"))
     shape = "\n".join(

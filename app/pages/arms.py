@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from app.format import NOTHING, number, spread
-from app.judge.parity import differing_settings, flat_settings
+from app.judge.parity import compare_settings, flatten_settings
 from app.judge.results import ArmReport, Distribution, Scalar
 from app.measure.metrics import METRICS, Better, Kind
 from app.pages.words import metric_name
@@ -40,8 +40,8 @@ class Measurement:
 
 def settings_of(arms: Sequence[ResolvedArm], *, everything: bool) -> list[Setting]:
     """Settings in which arms differ, for people; or all there are."""
-    flat = [flat_settings(arm) | {"profile": arm.profile} for arm in arms]
-    telling = {key for one in arms[1:] for key in differing_settings(arms[0], one)} | {"profile"}
+    flat = [flatten_settings(arm) | {"profile": arm.profile} for arm in arms]
+    telling = {key for one in arms[1:] for key in compare_settings(arms[0], one)} | {"profile"}
     keys = dict.fromkeys(key for one in flat for key in one)
     rows = [
         Setting(key, tuple(_value(one, key) for one in flat), len({_value(one, key) for one in flat}) > 1)

@@ -52,7 +52,7 @@ def _trial(db: Database, item: ExperimentItem, slot: int) -> Hashable:
 @cached(LRUCache(_MOST_KEPT), key=_trial, condition=Condition())
 def digest_of(db: Database, item: ExperimentItem, slot: int) -> Digest | None:
     """One measured trial's requests; None where it left none or `db prune` has dropped them."""
-    for trial, table in trials.records_of(db, item.id, slot=slot, attempt=item.attempt):
+    for trial, table in trials.read_records(db, item.id, slot=slot, attempt=item.attempt):
         if len(table):
             return _digest(trial.planned, table)
     return None
@@ -79,7 +79,7 @@ def _digest(planned: PlannedTrial, table: "pa.Table") -> Digest:
 @cached(LRUCache(_MOST_KEPT), key=_trial, condition=Condition())
 def state_of(db: Database, item: ExperimentItem, slot: int) -> State | None:
     """One measured trial's engine; None where it was not watched."""
-    for _, table in trials.timeline_of(db, item.id, slot=slot, attempt=item.attempt):
+    for _, table in trials.read_timelines(db, item.id, slot=slot, attempt=item.attempt):
         if len(table):
             return _state(table)
     return None

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from app.errors import NotFound
 from app.format import spreadsheet_cell
 from app.http.admission import Who
-from app.http.basics import Db, config_of
+from app.http.basics import Db, get_settings
 from app.judge.results import Results
 from app.judge.verdict import Comparison, Verdict, lead_comparisons
 from app.pages.arms import SIDE_BY_SIDE, main_measurements, measurements, not_measured, settings_of
@@ -121,7 +121,7 @@ def live_of(db: Database, subject: Subject, choice: Choice) -> dict[str, Any]:
     """Status, progress, history."""
     return {
         "progress_figure": FIGURES["progress"](db, subject, choice),
-        "events": experiments.events_after(db, ExperimentId(subject.item.id)),
+        "events": experiments.list_events_after(db, ExperimentId(subject.item.id)),
     }
 
 
@@ -234,5 +234,5 @@ def cancel(request: Request, db: Db, caller: Who, experiment_id: Id, chosen: Cho
 @router.post("/experiments/{experiment_id}/retry")
 def retry(request: Request, db: Db, caller: Who, experiment_id: Id) -> Response:
     """Queue it once more, and go to where that can be watched."""
-    queued = retry_experiment(db, ExperimentId(experiment_id), config_of(request), caller)
+    queued = retry_experiment(db, ExperimentId(experiment_id), get_settings(request), caller)
     return RedirectResponse(href(request, f"/experiments/{queued.experiment_id}"), 303)

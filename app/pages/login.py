@@ -4,7 +4,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from app.http.admission import SESSION_COOKIE, credentials_of
+from app.http.admission import SESSION_COOKIE, read_credentials
 from app.http.basics import Db
 from app.pages.forms import Form
 from app.pages.shell import PageRouter, href, page
@@ -26,7 +26,7 @@ async def log_in(request: Request, db: Db, form: Form) -> Response:
     """Begin a session with a token, and go where the browser wanted to."""
     gate: Gate = request.app.state.gate
     then = form.get("then", _HOME)
-    given = Credentials(form.get("token", "").strip(), None, credentials_of(request).source)
+    given = Credentials(form.get("token", "").strip(), None, read_credentials(request).source)
     caller = await gate.identify(given)
     if caller.scope is None:
         return page(request, "login.html", 401, then=then, trouble=caller.trouble)
@@ -47,9 +47,9 @@ async def log_in(request: Request, db: Db, form: Form) -> Response:
 @router.post("/logout")
 def log_out(request: Request, db: Db) -> Response:
     """End the session."""
-    given = credentials_of(request)
+    given = read_credentials(request)
     if given.session is not None:
-        tokens.log_out(db, tokens.digest_of(given.session), given.source)
+        tokens.log_out(db, tokens.hash_secret(given.session), given.source)
         request.app.state.gate.forget()
     response = RedirectResponse(href(request, "/login"), 303)
     response.delete_cookie(SESSION_COOKIE, path=href(request, "/"))

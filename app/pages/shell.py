@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from app import format
 from app.errors import DatabaseUnavailable, RolloutLabError, Unauthorized
-from app.http.problems import headers_of
+from app.http.problems import make_headers
 from app.pages import words
 from app.pages.assets import asset_path
 from app.version import VERSION
@@ -78,7 +78,7 @@ class PageRoute(APIRoute):
                 if error.status >= _SERVER_ERROR and not isinstance(error, DatabaseUnavailable):
                     raise
                 response = error_page(request, error.status, error.title, error.detail)
-                response.headers.update(headers_of(error))
+                response.headers.update(make_headers(error))
             except RequestValidationError as error:
                 said = "; ".join(f"{found['loc'][-1]}: {found['msg']}" for found in error.errors())
                 response = error_page(request, 422, "Invalid input", said)
@@ -143,7 +143,7 @@ def _to_login(request: Request, error: Unauthorized) -> Response:
     """Where a browser gets in; whoever has sent a token is told what is wrong with it."""
     if "authorization" in request.headers:
         response = error_page(request, error.status, error.title, error.detail)
-        response.headers.update(headers_of(error))
+        response.headers.update(make_headers(error))
         return response
     if wants_fragment(request):
         there = urlsplit(request.headers.get("hx-current-url", ""))

@@ -6,7 +6,7 @@ from app.errors import InvalidInput
 from app.judge.results import Results
 from app.judge.verdict import Comparison
 from app.pages.results_reader import Reading, read_results
-from app.service.results import results_of
+from app.service.results import make_results
 from app.spec.lifecycle import Status
 from app.spec.plan import TrialPlan, plan_trials
 from app.spec.resolution import ResolvedExperiment, resolve
@@ -93,7 +93,7 @@ def _reading(db: Database, row: ExperimentRow, resolved: ResolvedExperiment | No
     if row.results is not None:
         return read_results(row.results, known)
     if resolved is not None:
-        results = results_of(db, row)
+        results = make_results(db, row)
         return Reading(results, method=f"{results.method.name} {results.method.version}")
     nothing = read_results({}, known)
     note = "The spec names a profile or a model preset that this version does not know, so nothing can be computed."

@@ -5,7 +5,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from app.format import interval, percent
-from app.report.remarks import pairs_of, verdict_of
+from app.report.remarks import find_verdict, list_pairs
 
 Object = dict[str, Any]
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -14,7 +14,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def write(results: Object, name: str) -> str:
     """A test suite per pair of arms, a test per metric: `slower` and `confounded` fail it, `inconclusive` skips it."""
     suites = ElementTree.Element("testsuites", name=_xml(name or results["experiment_id"]))
-    for (candidate, baseline), comparisons in pairs_of(results["comparisons"]).items():
+    for (candidate, baseline), comparisons in list_pairs(results["comparisons"]).items():
         suite = ElementTree.SubElement(suites, "testsuite", name=_xml(f"{candidate} against {baseline}"))
         counts = {"failures": 0, "skipped": 0}
         for found in comparisons:
@@ -34,9 +34,8 @@ def write(results: Object, name: str) -> str:
 
 
 def _judge(case: ElementTree.Element, found: Object) -> str | None:
-    said = (
-        f"{verdict_of(found)}: {percent(found['change_pct'], signed=True)}, interval {interval(found['interval_pct'])}"
-    )
+    change = percent(found["change_pct"], signed=True)
+    said = f"{find_verdict(found)}: {change}, interval {interval(found['interval_pct'])}"
     if not found["primary"] or found["verdict"] in ("same", "faster"):
         ElementTree.SubElement(case, "system-out").text = said
         return None

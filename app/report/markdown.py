@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from app.format import interval, number, percent, spread
-from app.report.remarks import pairs_of, remarks, verdict_of
+from app.report.remarks import find_verdict, list_pairs, remarks
 
 Object = dict[str, Any]
 
@@ -25,14 +25,14 @@ def write(results: Object, name: str) -> str:
             for arm in results["arms"]
         ],
     )
-    for (candidate, baseline), comparisons in pairs_of(results["comparisons"]).items():
+    for (candidate, baseline), comparisons in list_pairs(results["comparisons"]).items():
         rows = [
             (
                 found["metric"] + (" (primary)" if found["primary"] else ""),
                 percent(found["change_pct"], signed=True),
                 interval(found["interval_pct"]),
                 str(found["pairs"]),
-                verdict_of(found),
+                find_verdict(found),
             )
             for found in comparisons
             if found["primary"] or found["change_pct"] is not None

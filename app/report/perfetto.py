@@ -16,7 +16,7 @@ def process_name(number: int, arm: str) -> dict[str, Any]:
     return {"ph": "M", "name": "process_name", "pid": number, "tid": 0, "args": {"name": arm}}
 
 
-def trial_events(
+def build_trial_events(
     number: int,
     trial: TrialSummary,
     began_s: float,

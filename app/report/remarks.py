@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from app.judge.verdict import Verdict, worst_first
+from app.judge.verdict import Verdict, sort_worst_first
 
 Object = dict[str, Any]
 _SHOWN_DIFFERENCES = 10
@@ -67,7 +67,7 @@ def _fairness(fairness: Object | None) -> list[str]:
     return [f"fairness: {verdict} (output tokens: {tokens}){alike}"]
 
 
-def pairs_of(comparisons: Iterable[Object]) -> dict[tuple[str, str], list[Object]]:
+def list_pairs(comparisons: Iterable[Object]) -> dict[tuple[str, str], list[Object]]:
     """Comparisons by candidate and baseline."""
     pairs: dict[tuple[str, str], list[Object]] = {}
     for found in comparisons:
@@ -75,12 +75,12 @@ def pairs_of(comparisons: Iterable[Object]) -> dict[tuple[str, str], list[Object
     return pairs
 
 
-def verdicts_of(results: Object) -> tuple[Verdict, ...]:
+def list_verdicts(results: Object) -> tuple[Verdict, ...]:
     """What the primary comparisons of all candidates came to, the worst first."""
-    return worst_first(found["verdict"] for found in results["comparisons"] if found["primary"])
+    return sort_worst_first(found["verdict"] for found in results["comparisons"] if found["primary"])
 
 
-def verdict_of(comparison: Object) -> str:
+def find_verdict(comparison: Object) -> str:
     """The verdict, with its proviso."""
     small = comparison["within_margin"] and comparison["verdict"] in ("slower", "faster")
     return str(comparison["verdict"]) + (", within the margin" if small else "")

@@ -13,7 +13,7 @@ from app.settings import Anonymous, Settings
 from app.store import tokens
 from app.store.actors import ANONYMOUS, Actor
 from app.store.database import Database
-from app.store.tokens import Scope, Token, TokenState, digest_of
+from app.store.tokens import Scope, Token, TokenState, hash_secret
 
 REMEMBERED_S = 1.0  # how long a token that was revoked may go on, and the first one's making may go unnoticed
 _MOST_REMEMBERED = 4096
@@ -80,10 +80,10 @@ class Gate:
     async def identify(self, given: Credentials) -> Caller:
         """The caller; one with a token or a session that opens nothing has no scope, and is told why."""
         if given.token is not None:
-            digest = digest_of(given.token)
+            digest = hash_secret(given.token)
             return _bearer(await self._tokens.get(digest, lambda: tokens.find(self._database, digest)), given.source)
         if given.session is not None:
-            digest = digest_of(given.session)
+            digest = hash_secret(given.session)
             token = await self._sessions.get(digest, lambda: tokens.find_session(self._database, digest))
             if token is not None:
                 caller = _bearer(token, given.source)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from app.errors import InvalidInput, UnreadableSpec
 from app.judge.comparison import decision_level
 from app.judge.luck import start_spread
-from app.judge.noise import floor_of, noise_keys
+from app.judge.noise import build_noise_keys, combine_noise
 from app.judge.verdict import KnownSpread
 from app.spec.experiment import Experiment, Residency
 from app.spec.lifecycle import Status
@@ -23,7 +23,7 @@ from app.store import catalogue, experiments, trials
 from app.store.database import Database
 from app.store.experiments import ExperimentRow
 from app.store.ids import ExperimentId
-from app.store.noise import noise_anywhere
+from app.store.noise import read_noise_anywhere
 
 EARLIER = 20  # experiments of the same model that are looked at, newest first
 
@@ -82,12 +82,14 @@ class _Earlier:
     gpus: int
 
 
-def cost_of(db: Database, spec: Experiment, resolved: ResolvedExperiment, plan: TrialPlan) -> Cost:
+def estimate_cost(db: Database, spec: Experiment, resolved: ResolvedExperiment, plan: TrialPlan) -> Cost:
     """Count what is known, estimate what has been seen before."""
     found = _like(db, spec, resolved)
     seconds = None if found is None else _seconds(plan, found[1])
     gpus = 0 if found is None else found[1].gpus
-    noise = floor_of(noise_anywhere(db, [noise_keys(spec, arm, None).settings for arm in resolved.arms]))
+    noise = combine_noise(
+        read_noise_anywhere(db, [build_noise_keys(spec, arm, None).settings for arm in resolved.arms])
+    )
     return Cost(
         trials=len(plan.measured),
         warmup_trials=len(plan.trials) - len(plan.measured),
@@ -174,9 +176,9 @@ def _work_of(arm: ResolvedArm) -> str:
 
 def _earlier(db: Database, row: ExperimentRow, names: dict[str, str]) -> _Earlier | None:
     starts = {
-        stored.resolved.arm: stored.resolved.start_s for stored in trials.arms_of(db, row.item.id, row.item.attempt)
+        stored.resolved.arm: stored.resolved.start_s for stored in trials.read_arms(db, row.item.id, row.item.attempt)
     }
-    ran = sorted(trials.trials_of(db, row.item.id, row.item.attempt), key=lambda trial: trial.planned.arm)
+    ran = sorted(trials.read_trials(db, row.item.id, row.item.attempt), key=lambda trial: trial.planned.arm)
     walls = {arm: [trial.wall_s for trial in group] for arm, group in groupby(ran, key=lambda t: t.planned.arm)}
     if not ran or row.item.started_at is None or row.item.finished_at is None:
         return None

@@ -95,7 +95,7 @@ class Feed:
     def _read(self, experiment_id: ExperimentId) -> Snapshot:
         # The row first: whatever it tells of has its event by now.
         row = experiments.get(self._database, experiment_id)
-        return Snapshot(row, experiments.events_after(self._database, experiment_id))
+        return Snapshot(row, experiments.list_events_after(self._database, experiment_id))
 
     async def _poll(self, experiment_id: ExperimentId, channel: _Channel) -> None:
         try:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from app.service.access import Caller
-from app.service.cost import Cost, advice, cost_of
+from app.service.cost import Cost, advice, estimate_cost
 from app.service.permits import permit
 from app.settings import Settings
 from app.spec.experiment import Experiment
@@ -38,7 +38,7 @@ def preview(db: Database, spec: Experiment) -> Preview:
     """Resolve, plan and estimate without queueing anything; InvalidInput if the spec contradicts itself."""
     resolved = resolve(spec)
     plan = plan_trials(spec, resolved)
-    return Preview(resolved, plan, cost_of(db, spec, resolved, plan), tuple(advice(spec, resolved, plan)))
+    return Preview(resolved, plan, estimate_cost(db, spec, resolved, plan), tuple(advice(spec, resolved, plan)))
 
 
 def submit(db: Database, spec: Experiment, settings: Settings, caller: Caller, idempotency_key: str | None) -> Enqueued:

@@ -5,7 +5,7 @@ from app.spec.experiment import Experiment
 from app.spec.permits import Permits, require_permitted
 
 
-def permits_of(settings: Settings) -> Permits:
+def read_permits(settings: Settings) -> Permits:
     """The operator's settings as the spec's rules take them."""
     own = settings.data_dir.absolute()
     return Permits(
@@ -20,7 +20,7 @@ def permits_of(settings: Settings) -> Permits:
 
 def permit(spec: Experiment, settings: Settings) -> None:
     """Raise InvalidInput naming everything in the spec that the operator does not let it name."""
-    require_permitted(spec, permits_of(settings))
+    require_permitted(spec, read_permits(settings))
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -57,12 +57,12 @@ class Permits:
 
 def require_permitted(spec: Experiment, permits: Permits) -> None:
     """Raise InvalidInput naming everything in the spec that the operator does not let it name."""
-    errors = tuple(refusals(spec, permits))
+    errors = tuple(list_refusals(spec, permits))
     if errors:
         raise InvalidInput.of(errors)
 
 
-def refusals(spec: Experiment, permits: Permits) -> Iterator[FieldError]:
+def list_refusals(spec: Experiment, permits: Permits) -> Iterator[FieldError]:
     """Everything in the spec that the operator does not let it name."""
     yield from _model_refusals(spec, permits)
     yield from _code_refusals(spec, spec.engine, "/engine", permits)

@@ -11,7 +11,7 @@ from pydantic import Field
 from app.spec.experiment import Experiment, PlanSettings, Residency
 from app.spec.frozen import SpecModel
 from app.spec.resolution import ResolvedExperiment, longest_output, longest_prompt
-from app.spec.size import samples_of
+from app.spec.size import count_samples
 
 
 class Phase(StrEnum):
@@ -83,7 +83,7 @@ def plan_trials(spec: Experiment, resolved: ResolvedExperiment) -> TrialPlan:
     names = [arm.name for arm in resolved.arms]
     restart = spec.plan.residency is Residency.RESTART
     measured = _measured(names, spec.plan)
-    engines = engine_groups(resolved)
+    engines = group_engines(resolved)
     trials = (
         [trial for one in measured for trial in _restarted(one, spec.plan.warmup_trials)]
         if restart
@@ -97,7 +97,7 @@ def plan_trials(spec: Experiment, resolved: ResolvedExperiment) -> TrialPlan:
         starts=spec.plan.starts,
         engine_starts=len(measured) if restart else spec.plan.starts * len(engines),
         most_repeats=max(1, spec.plan.blocks // 3),
-        samples_per_trial=samples_of(spec),
+        samples_per_trial=count_samples(spec),
         longest_sample_tokens=(longest_prompt(spec) or 0) + longest_output(spec),
     )
 
@@ -204,7 +204,7 @@ def _block_order(names: list[str], block: int, rng: random.Random) -> list[str]:
     return rng.sample(names, len(names))
 
 
-def engine_groups(resolved: ResolvedExperiment) -> tuple[tuple[str, ...], ...]:
+def group_engines(resolved: ResolvedExperiment) -> tuple[tuple[str, ...], ...]:
     """Arms by engine: those of one group differ in driver settings only and share it."""
     groups: dict[tuple[str, int], list[str]] = {}
     twins: Counter[str] = Counter()

@@ -28,7 +28,7 @@ from app.spec.workload import (
 )
 
 
-def prompts_of(spec: Experiment) -> int | None:
+def count_prompts(spec: Experiment) -> int | None:
     """Prompts of a trial; None where only the worker can count them."""
     match spec.workload.prompts:
         case SyntheticPrompts() | FilePrompts() as prompts:
@@ -39,13 +39,13 @@ def prompts_of(spec: Experiment) -> int | None:
             assert_never(spec.workload.prompts)
 
 
-def samples_of(spec: Experiment) -> int | None:
+def count_samples(spec: Experiment) -> int | None:
     """Samples of a trial; None where only the worker can count the prompts."""
-    count = prompts_of(spec)
+    count = count_prompts(spec)
     return None if count is None else count * spec.workload.samples_per_prompt
 
 
-def trials_of(spec: Experiment) -> int:
+def count_trials(spec: Experiment) -> int:
     """Trials that are planned, warm-ups included."""
     arms = 2 if spec.calibrate else len(spec.arms)
     measured = arms * spec.plan.blocks
@@ -55,8 +55,8 @@ def trials_of(spec: Experiment) -> int:
 
 def too_large(spec: Experiment) -> Iterator[FieldError]:
     """What no machine could run in a bearable time, with its size and what there may be at most."""
-    trials, samples = trials_of(spec), samples_of(spec) or spec.workload.samples_per_prompt
-    prompt_tokens = (prompts_of(spec) or 1) * _mean_prompt(spec)
+    trials, samples = count_trials(spec), count_samples(spec) or spec.workload.samples_per_prompt
+    prompt_tokens = (count_prompts(spec) or 1) * _mean_prompt(spec)
     tokens = samples * (_mean_prompt(spec) + _mean_output(spec))
     if trials > MOST_TRIALS:
         yield FieldError("/plan", f"{trials:,} trials, warm-ups included: the most is {MOST_TRIALS:,}")
@@ -69,7 +69,7 @@ def too_large(spec: Experiment) -> Iterator[FieldError]:
     if prompt_tokens > MOST_PROMPT_TOKENS_PER_TRIAL:
         yield FieldError(
             "/workload/prompts",
-            f"{prompts_of(spec) or 1:,} prompts of about {_mean_prompt(spec):,.0f} tokens: the most is "
+            f"{count_prompts(spec) or 1:,} prompts of about {_mean_prompt(spec):,.0f} tokens: the most is "
             f"{MOST_PROMPT_TOKENS_PER_TRIAL:,} tokens of prompts per trial",
         )
     if tokens > MOST_TOKENS_PER_TRIAL:

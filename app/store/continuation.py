@@ -9,11 +9,11 @@ from app.spec.plan import Phase
 from app.store import trials as stored
 from app.store.database import Database
 from app.store.ids import ExperimentId
-from app.store.lease import Lease, fenced_update
+from app.store.lease import Lease, update_fenced
 from app.store.tables import attempts, experiments, trials
 
 
-def earlier_attempts(db: Database, lease: Lease, retry_of: ExperimentId | None) -> tuple[Earlier, ...]:
+def read_earlier_attempts(db: Database, lease: Lease, retry_of: ExperimentId | None) -> tuple[Earlier, ...]:
     """What earlier attempts left, newest first: of this experiment, of the one it retries, of the one that retries."""
     with db.read() as connection:
         rows = [
@@ -31,8 +31,8 @@ def earlier_attempts(db: Database, lease: Lease, retry_of: ExperimentId | None) 
             experiment_id=row.experiment_id,
             attempt=row.attempt,
             workload_sha256=row.workload_sha256,
-            arms=tuple(arm.resolved for arm in stored.arms_of(db, row.experiment_id, row.attempt)),
-            trials=stored.trials_of(db, row.experiment_id, row.attempt),
+            arms=tuple(arm.resolved for arm in stored.read_arms(db, row.experiment_id, row.attempt)),
+            trials=stored.read_trials(db, row.experiment_id, row.attempt),
         )
         for row in rows
     )
@@ -41,7 +41,7 @@ def earlier_attempts(db: Database, lease: Lease, retry_of: ExperimentId | None) 
 def keep_workload(db: Database, lease: Lease, sha256: str) -> None:
     """Store which of the workloads that the spec could mean this attempt has drawn."""
     with db.write() as connection:
-        fenced_update(connection, lease)
+        update_fenced(connection, lease)
         connection.execute(update(attempts).where(_own(lease)).values(workload_sha256=sha256))
 
 
@@ -51,7 +51,7 @@ def take_over(db: Database, lease: Lease, continuation: Continuation) -> int:
     Returns the number of trials. Blocks this attempt already has are left as they are: saying it twice is no error.
     """
     with db.write() as connection:
-        fenced_update(connection, lease)
+        update_fenced(connection, lease)
         taken = sum(_copy(connection, lease, earlier) for earlier in continuation.taken_over)
         document = continuation.model_dump(mode="json")
         connection.execute(update(attempts).where(_own(lease)).values(continuation=document))

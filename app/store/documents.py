@@ -15,7 +15,7 @@ M = TypeVar("M", bound=BaseModel)
 _MOST_NAMED = 5
 
 
-def spec_of(experiment_id: ExperimentId, document: object) -> Experiment:
+def parse_spec(experiment_id: ExperimentId, document: object) -> Experiment:
     """The spec of an experiment; UnreadableSpec if this version cannot read it."""
     try:
         return Experiment.model_validate(document)
@@ -36,7 +36,7 @@ def readable(model: type[M], document: object) -> M | None:
         return None
 
 
-def failure_of(document: dict[str, Any] | None) -> Failure | None:
+def parse_failure(document: dict[str, Any] | None) -> Failure | None:
     """Why an attempt failed, in the words of whoever wrote it down."""
     if document is None:
         return None

@@ -12,7 +12,7 @@ from app.judge.continuation import Continuation
 from app.spec.experiment import Experiment
 from app.spec.lifecycle import Failure, Progress, Status
 from app.store.database import Database
-from app.store.documents import failure_of, readable, spec_of
+from app.store.documents import parse_failure, parse_spec, readable
 from app.store.ids import ExperimentId
 from app.store.tables import attempts, events, experiments, is_status, storable
 
@@ -102,7 +102,7 @@ def get(db: Database, experiment_id: ExperimentId) -> ExperimentRow:
             raise NotFound(f"there is no experiment {experiment_id}")
         return ExperimentRow(
             item=item_of(row),
-            spec=spec_of(experiment_id, row.spec),
+            spec=parse_spec(experiment_id, row.spec),
             submitted=row.spec,
             queue_position=_place_of(connection, row),
             owner=row.owner,
@@ -114,7 +114,9 @@ def get(db: Database, experiment_id: ExperimentId) -> ExperimentRow:
         )
 
 
-def submitted_row(connection: Connection, row: Mapping[str, Any], spec: Experiment, at: datetime) -> ExperimentRow:
+def build_submitted_row(
+    connection: Connection, row: Mapping[str, Any], spec: Experiment, at: datetime
+) -> ExperimentRow:
     """An experiment that was queued at this moment, as `get` would find it."""
     names = ("id", "version", "name", "labels", "model", "simulated", "priority", "retry_of", "submitted_by")
     item = ExperimentItem(
@@ -161,7 +163,7 @@ def queue_position(db: Database, experiment_id: ExperimentId) -> int | None:
         return None if row is None else _place_of(connection, row)
 
 
-def events_after(db: Database, experiment_id: ExperimentId, seq: int = 0) -> tuple[Event, ...]:
+def list_events_after(db: Database, experiment_id: ExperimentId, seq: int = 0) -> tuple[Event, ...]:
     """Changes of status after the event ``seq``, oldest first."""
     query = (
         select(events)
@@ -245,7 +247,7 @@ def item_of(row: Row[Any]) -> ExperimentItem:
         cancel_requested=row.cancel_requested_at is not None,
         progress=readable(Progress, row.progress),
         verdict=None if row.verdict is None else row.verdict.partition(" ")[0],
-        failure=failure_of(row.failure),
+        failure=parse_failure(row.failure),
         retry_of=row.retry_of,
         submitted_by=row.submitted_by,
     )
@@ -269,7 +271,7 @@ def _attempts(connection: Connection, experiment_id: ExperimentId) -> tuple[Atte
             started_at=row.started_at,
             ended_at=row.ended_at,
             outcome=None if row.outcome is None else Status(row.outcome),
-            failure=failure_of(row.failure),
+            failure=parse_failure(row.failure),
             workload_sha256=row.workload_sha256,
             continuation=readable(Continuation, row.continuation),
         )

@@ -6,6 +6,6 @@ from typing import NewType
 ExperimentId = NewType("ExperimentId", str)
 
 
-def new_experiment_id() -> ExperimentId:
+def make_experiment_id() -> ExperimentId:
     """16 hexadecimal characters."""
     return ExperimentId(secrets.token_hex(8))

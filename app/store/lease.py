@@ -28,7 +28,7 @@ def fence(lease: Lease) -> ColumnElement[bool]:
     )
 
 
-def fenced_update(connection: Connection, lease: Lease, **values: Any) -> bool:
+def update_fenced(connection: Connection, lease: Lease, **values: Any) -> bool:
     """Change the experiment's row, and keep others from it until the transaction ends; LeaseLost if it is not ours.
 
     Returns whether somebody has asked to cancel it.

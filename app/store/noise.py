@@ -9,7 +9,7 @@ from app.judge.noise import Noise, NoiseKeys
 from app.stats.starts import StartValue
 from app.store.database import Database
 from app.store.dialects import insert_unless_present
-from app.store.lease import Lease, fenced_update
+from app.store.lease import Lease, update_fenced
 from app.store.tables import noise
 
 NEWEST = 10  # older ones say less of the host as it is now
@@ -29,16 +29,16 @@ def keep_noise(db: Database, lease: Lease, keys: NoiseKeys, found: Noise) -> Non
         else {key: [dataclasses.astuple(value) for value in values] for key, values in found.starts.items()},
     }
     with db.write() as connection:
-        fenced_update(connection, lease)
+        update_fenced(connection, lease)
         insert_unless_present(connection, noise, row, ("experiment_id",), now=("kept_at",))
 
 
-def noise_under(db: Database, fingerprints: Collection[str]) -> tuple[Noise, ...]:
+def read_noise_under(db: Database, fingerprints: Collection[str]) -> tuple[Noise, ...]:
     """The newest A/A experiments of exactly these arms, on this host with this software."""
     return _newest(db, noise.c.fingerprint.in_(fingerprints))
 
 
-def noise_anywhere(db: Database, settings: Collection[str]) -> tuple[Noise, ...]:
+def read_noise_anywhere(db: Database, settings: Collection[str]) -> tuple[Noise, ...]:
     """The newest A/A experiments of arms with these settings, on whatever host."""
     return _newest(db, noise.c.settings.in_(settings))
 

@@ -47,19 +47,19 @@ SAMPLE_SCHEMA = pa.schema(
 )
 
 
-def table_of_records(records: Sequence[RequestRecord]) -> pa.Table:
+def tabulate_records(records: Sequence[RequestRecord]) -> pa.Table:
     """One row per record, one column per field."""
     return _table(records, RECORD_SCHEMA)
 
 
-def records_of_table(table: pa.Table) -> tuple[RequestRecord, ...]:
+def list_records(table: pa.Table) -> tuple[RequestRecord, ...]:
     """The records a table was made of."""
     columns = table.to_pydict()
     columns["itl_ms"] = [None if gaps is None else tuple(gaps) for gaps in columns["itl_ms"]]
     return tuple(RequestRecord(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
 
 
-def columns_of_table(table: pa.Table) -> Columns:
+def read_columns(table: pa.Table) -> Columns:
     """The columns of the records a table was made of."""
     gaps = table["itl_ms"]
     pooled = None if gaps.null_count else gaps.combine_chunks().flatten().to_numpy(zero_copy_only=False)
@@ -69,18 +69,18 @@ def columns_of_table(table: pa.Table) -> Columns:
     )
 
 
-def table_of_samples(samples: Sequence[EngineSample]) -> pa.Table:
+def tabulate_samples(samples: Sequence[EngineSample]) -> pa.Table:
     """One row per sample, one column per field."""
     return _table(samples, SAMPLE_SCHEMA)
 
 
-def samples_of_table(table: pa.Table) -> tuple[EngineSample, ...]:
+def list_samples(table: pa.Table) -> tuple[EngineSample, ...]:
     """The samples a table was made of."""
     columns = table.to_pydict()
     return tuple(EngineSample(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
 
 
-def to_parquet(table: pa.Table) -> bytes:
+def write_parquet(table: pa.Table) -> bytes:
     """Compressed with zstd."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
@@ -88,7 +88,7 @@ def to_parquet(table: pa.Table) -> bytes:
     return blob
 
 
-def from_parquet(blob: bytes) -> pa.Table:
+def read_parquet(blob: bytes) -> pa.Table:
     """The table a blob was made of."""
     return pq.read_table(pa.BufferReader(blob))
 

@@ -18,13 +18,13 @@ from app.store.actors import NOBODY, Actor
 from app.store.clock import microseconds, now_us
 from app.store.database import Database
 from app.store.dialects import insert_unless_present
-from app.store.documents import spec_of
-from app.store.experiments import ExperimentRow, submitted_row
+from app.store.documents import parse_spec
+from app.store.experiments import ExperimentRow, build_submitted_row
 from app.store.ids import ExperimentId
-from app.store.lease import Lease, fence, fenced_update, lost
-from app.store.submission import row_of
+from app.store.lease import Lease, fence, lost, update_fenced
+from app.store.submission import build_row
 from app.store.tables import attempts, experiment_labels, experiments, is_status
-from app.store.transitions import append_event, failure_document, move
+from app.store.transitions import append_event, describe_failure, move
 
 __all__ = [
     "Beat",
@@ -91,7 +91,7 @@ def enqueue(
     ``most_queued``: TooManyRequests where as many of the same submitter wait already.
     ``retry_of`` names a failed or cancelled experiment whose finished blocks the new one may take over.
     """
-    row = row_of(spec, idempotency_key, retry_of, by)
+    row = build_row(spec, idempotency_key, retry_of, by)
     with db.write() as connection:
         if retry_of is not None:
             _require_retriable(connection, retry_of)
@@ -106,7 +106,7 @@ def enqueue(
                 [{"experiment_id": row["id"], "key": key, "value": value} for key, value in spec.labels.items()],
             )
         append_event(connection, row["id"], None, Status.QUEUED, 0, None, "submitted", by=by)
-        return Enqueued(row["id"], created=True, row=submitted_row(connection, row, spec, at))
+        return Enqueued(row["id"], created=True, row=build_submitted_row(connection, row, spec, at))
 
 
 def retry(
@@ -120,7 +120,7 @@ def retry(
     """Queue a failed or cancelled experiment once more, as a new one that names it."""
     with db.read() as connection:
         document = _require_retriable(connection, experiment_id)
-    spec = spec_of(experiment_id, document)
+    spec = parse_spec(experiment_id, document)
     return enqueue(db, spec, idempotency_key=idempotency_key, retry_of=experiment_id, by=by, most_queued=most_queued)
 
 
@@ -183,7 +183,7 @@ def claim(db: Database, owner: str, lease_s: float) -> Claim | None:
         ):
             lease = Lease(ExperimentId(row.id), row.attempt, owner)
             try:
-                return Claim(lease, spec_of(lease.experiment_id, row.spec), row.retry_of)
+                return Claim(lease, parse_spec(lease.experiment_id, row.spec), row.retry_of)
             except UnreadableSpec as error:
                 # Left alone, it would kill every worker that claims it.
                 failure = Failure(code=FailureCode.INTERNAL, detail=error.detail)
@@ -197,7 +197,7 @@ def beat(db: Database, lease: Lease, lease_s: float, progress: Progress | None =
     if progress is not None:
         values["progress"] = progress.model_dump(mode="json")
     with db.write(lease_s) as connection:
-        return Beat(cancel_requested=fenced_update(connection, lease, **values))
+        return Beat(cancel_requested=update_fenced(connection, lease, **values))
 
 
 def finish(
@@ -239,7 +239,7 @@ def hand_back(db: Database, lease: Lease, reason: str) -> Status:
     """
     with db.write() as connection:
         try:
-            target = Status.CANCELLED if fenced_update(connection, lease) else Status.QUEUED
+            target = Status.CANCELLED if update_fenced(connection, lease) else Status.QUEUED
         except LeaseLost:
             for target in (Status.CANCELLED, Status.QUEUED):
                 if _ended_as(connection, lease, target):
@@ -258,7 +258,7 @@ def lose(db: Database, lease: Lease, failure: Failure) -> bool:
     with db.write() as connection:
         if _ended_as(connection, lease, Status.QUEUED, failure):
             return True
-        fenced_update(connection, lease)
+        update_fenced(connection, lease)
         here = and_(fence(lease), ~_CANCELLED, _AGAIN)
         return bool(
             move(
@@ -343,4 +343,4 @@ def _ended_as(connection: Connection, lease: Lease, status: Status, failure: Fai
             attempts.c.owner == lease.owner,
         )
     ).one_or_none()
-    return ended is not None and (ended.outcome, ended.failure) == (status, failure_document(failure))
+    return ended is not None and (ended.outcome, ended.failure) == (status, describe_failure(failure))

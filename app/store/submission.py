@@ -10,17 +10,17 @@ from app.spec.experiment import Experiment
 from app.spec.lifecycle import Status
 from app.spec.resolution import resolve
 from app.store.actors import NOBODY, Actor
-from app.store.ids import ExperimentId, new_experiment_id
+from app.store.ids import ExperimentId, make_experiment_id
 
 
-def row_of(
+def build_row(
     spec: Experiment, idempotency_key: str | None, retry_of: ExperimentId | None, by: Actor = NOBODY
 ) -> dict[str, Any]:
     """The row of a new experiment, save its times; InvalidInput if it contradicts itself."""
     resolved = resolve(spec)
     document = _as_submitted(spec)
     return {
-        "id": new_experiment_id(),
+        "id": make_experiment_id(),
         "version": 1,
         "name": spec.name,
         "labels": spec.labels,

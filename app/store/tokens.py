@@ -71,7 +71,7 @@ class TokenEvent:
     source: str
 
 
-def digest_of(secret: str) -> str:
+def hash_secret(secret: str) -> str:
     """How a secret is stored: its SHA-256, in hexadecimal."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
@@ -83,7 +83,7 @@ def create(db: Database, name: str, scope: Scope, expires_in_s: float | None, by
     secret = PREFIX + secrets.token_urlsafe(32)
     row = {
         "name": name,
-        "sha256": digest_of(secret),
+        "sha256": hash_secret(secret),
         "scope": scope,
         "expires_at": None if expires_in_s is None else now_us() + microseconds(expires_in_s),
     }
@@ -117,7 +117,7 @@ def list_tokens(db: Database) -> tuple[Token, ...]:
         return tuple(_token(row) for row in rows)
 
 
-def events_of(db: Database, name: str) -> tuple[TokenEvent, ...]:
+def list_events(db: Database, name: str) -> tuple[TokenEvent, ...]:
     """What was done to a token, oldest first."""
     query = select(token_events).where(token_events.c.token == name).order_by(token_events.c.id)
     with db.read() as connection:
@@ -146,7 +146,9 @@ def log_in(db: Database, name: str, by: Actor) -> str:
     with db.write() as connection:
         connection.execute(delete(sessions).where(sessions.c.expires_at < now_us()))
         connection.execute(
-            insert(sessions).values(sha256=digest_of(secret), token=name, expires_at=now_us() + microseconds(SESSION_S))
+            insert(sessions).values(
+                sha256=hash_secret(secret), token=name, expires_at=now_us() + microseconds(SESSION_S)
+            )
         )
         _append(connection, name, "logged in", by)
     return secret

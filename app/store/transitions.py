@@ -31,7 +31,7 @@ def move(
     """
     if target not in TRANSITIONS[origin]:
         raise ValueError(f"no experiment goes from {origin} to {target}")
-    cause = failure_document(failure)
+    cause = describe_failure(failure)
     moved = connection.execute(
         update(experiments)
         .where(is_status(origin), condition)
@@ -116,6 +116,6 @@ _LAST_EVENT = select(func.coalesce(func.max(events.c.seq), 0)).where(events.c.ex
 _NEXT_EVENT = insert(events).values(seq=_LAST_EVENT.scalar_subquery() + 1, at=now_us())
 
 
-def failure_document(failure: Failure | None) -> dict[str, Any] | None:
+def describe_failure(failure: Failure | None) -> dict[str, Any] | None:
     """A failure as it is stored."""
     return None if failure is None else failure.model_dump(mode="json")

@@ -17,7 +17,7 @@ from app.store.clock import now_us
 from app.store.database import Database
 from app.store.dialects import insert_or_replace
 from app.store.ids import ExperimentId
-from app.store.lease import Lease, fenced_update
+from app.store.lease import Lease, update_fenced
 from app.store.tables import arms, experiments, storable, trial_records, trials
 
 if TYPE_CHECKING:
@@ -62,19 +62,19 @@ def save_arm(db: Database, lease: Lease, arm: StartedArm) -> None:
         "resolved": asdict(arm),
     }
     with db.write() as connection:
-        fenced_update(connection, lease)
+        update_fenced(connection, lease)
         insert_or_replace(connection, arms, row, ("experiment_id", "attempt", "arm"))
 
 
 def save_trial(db: Database, lease: Lease, result: TrialResult, summary: TrialSummary) -> None:
     """Store a finished trial. Saying it twice, after a lost acknowledgement, is no error."""
-    from app.store.parquet import table_of_records, table_of_samples, to_parquet
+    from app.store.parquet import tabulate_records, tabulate_samples, write_parquet
 
-    records = to_parquet(table_of_records(result.records))
-    timeline = to_parquet(table_of_samples(result.timeline))
+    records = write_parquet(tabulate_records(result.records))
+    timeline = write_parquet(tabulate_samples(result.timeline))
     row = _row_of(lease, summary)
     with db.write() as connection:
-        fenced_update(connection, lease)
+        update_fenced(connection, lease)
         if _is_stored(connection, row):
             return
         row["records_id"] = connection.execute(
@@ -88,7 +88,7 @@ def save_trial(db: Database, lease: Lease, result: TrialResult, summary: TrialSu
 # --- reading -------------------------------------------------------------------------------------------------------
 
 
-def arms_of(db: Database, experiment_id: ExperimentId, attempt: int | None = None) -> tuple[StoredArm, ...]:
+def read_arms(db: Database, experiment_id: ExperimentId, attempt: int | None = None) -> tuple[StoredArm, ...]:
     """Resolved arms of one attempt, or of all; in the order of attempt and name."""
     query = (
         select(arms.c.attempt, arms.c.resolved)
@@ -102,7 +102,7 @@ def arms_of(db: Database, experiment_id: ExperimentId, attempt: int | None = Non
         return tuple(StoredArm(row.attempt, _resolved_arm(row.resolved)) for row in connection.execute(query))
 
 
-def extent_of(db: Database, experiment_id: ExperimentId) -> Extent:
+def read_extent(db: Database, experiment_id: ExperimentId) -> Extent:
     """How much there is to make results of: cheap enough to ask again and again."""
     with db.read() as connection:
         row = connection.execute(_EXTENT, {"of": experiment_id}).one_or_none()
@@ -111,14 +111,14 @@ def extent_of(db: Database, experiment_id: ExperimentId) -> Extent:
     return Extent(Status(row.status), row.attempt, row.arms, row.trials)
 
 
-def trials_of(db: Database, experiment_id: ExperimentId, attempt: int | None = None) -> tuple[TrialSummary, ...]:
+def read_trials(db: Database, experiment_id: ExperimentId, attempt: int | None = None) -> tuple[TrialSummary, ...]:
     """Trials of one attempt, or of all, in the order they ran."""
     query = select(trials).where(_of(experiment_id, attempt)).order_by(*_ORDER)
     with db.read() as connection:
         return tuple(_summary(row) for row in connection.execute(query))
 
 
-def records_of(
+def read_records(
     db: Database,
     experiment_id: ExperimentId,
     arm: str | None = None,
@@ -133,7 +133,7 @@ def records_of(
     return _blobs(db, _measured(experiment_id, arm, slot, attempt), trial_records.c.records)
 
 
-def timeline_of(
+def read_timelines(
     db: Database,
     experiment_id: ExperimentId,
     arm: str | None = None,
@@ -148,7 +148,7 @@ def timeline_of(
 def _blobs(
     db: Database, condition: ColumnElement[bool], column: ColumnElement[bytes]
 ) -> Iterator[tuple[StoredTrial, "pa.Table"]]:
-    from app.store.parquet import from_parquet
+    from app.store.parquet import read_parquet
 
     with db.read() as connection:
         found = connection.execute(select(trials).where(condition).order_by(*_ORDER)).all()
@@ -156,7 +156,7 @@ def _blobs(
         with db.read() as connection:
             blob = connection.execute(select(column).where(trial_records.c.id == row.records_id)).scalar_one_or_none()
         if blob is not None:
-            yield StoredTrial(row.attempt, _planned(row)), from_parquet(blob)
+            yield StoredTrial(row.attempt, _planned(row)), read_parquet(blob)
 
 
 _CONDITIONS = TypeAdapter[Conditions | None](

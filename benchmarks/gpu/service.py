@@ -20,7 +20,7 @@ from app.spec.lifecycle import Status
 from app.store import trials
 from app.store.database import Database
 from app.store.ids import ExperimentId
-from app.store.parquet import records_of_table, samples_of_table
+from app.store.parquet import list_records, list_samples
 from benchmarks.gpu.budget import Deadline
 from benchmarks.gpu.digest import Evidence
 from benchmarks.gpu.telemetry import parse_smi
@@ -86,15 +86,15 @@ class Lab:
     def evidence(self, experiment: Object, logs: Path, smi: Path) -> Evidence:
         """All that is known of an experiment that has ended."""
         key, attempt = ExperimentId(experiment["id"]), experiment["attempt"]
-        timelines = {t.planned: table for t, table in trials.timeline_of(self.db, key, attempt=attempt)}
+        timelines = {t.planned: table for t, table in trials.read_timelines(self.db, key, attempt=attempt)}
         return Evidence(
             experiment=experiment,
             results=self.client.results(experiment["id"]),
-            trials=trials.trials_of(self.db, key, attempt),
-            arms=[stored.resolved for stored in trials.arms_of(self.db, key, attempt)],
+            trials=trials.read_trials(self.db, key, attempt),
+            arms=[stored.resolved for stored in trials.read_arms(self.db, key, attempt)],
             rollouts=[
-                (records_of_table(table), samples_of_table(timelines[trial.planned]))
-                for trial, table in trials.records_of(self.db, key, attempt=attempt)
+                (list_records(table), list_samples(timelines[trial.planned]))
+                for trial, table in trials.read_records(self.db, key, attempt=attempt)
             ],
             engine_logs=[log.read_text(errors="replace") for log in sorted(logs.glob("*.log"))],
             smi=parse_smi(smi.read_text()) if smi.exists() else (),

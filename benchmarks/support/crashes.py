@@ -90,7 +90,7 @@ class Scene:
 
     def measured(self, experiment_id: str, attempt: int | None = None) -> list[TrialSummary]:
         """Stored trials that count."""
-        stored = trials.trials_of(self.db, ExperimentId(experiment_id), attempt)
+        stored = trials.read_trials(self.db, ExperimentId(experiment_id), attempt)
         return [trial for trial in stored if trial.planned.phase is Phase.MEASURED]
 
     @contextmanager
@@ -142,7 +142,7 @@ class Scene:
     def assert_sound(self, experiment_id: str) -> None:
         """One terminal state, no trial lost or twice, no engine and no shared memory left."""
         row = experiments.get(self.db, ExperimentId(experiment_id))
-        events = experiments.events_after(self.db, ExperimentId(experiment_id))
+        events = experiments.list_events_after(self.db, ExperimentId(experiment_id))
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
         assert [event.to_status for event in events if event.to_status.terminal] == [row.item.status]
         assert events[-1].to_status is row.item.status

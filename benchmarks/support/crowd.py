@@ -4,7 +4,7 @@ from sqlalchemy import insert, text
 
 from app.spec.experiment import Experiment
 from app.store.database import Database
-from app.store.submission import row_of
+from app.store.submission import build_row
 from app.store.tables import experiments
 
 SIMULATED = Experiment.model_validate(
@@ -18,7 +18,7 @@ SIMULATED = Experiment.model_validate(
 def crowd_in(db: Database, count: int) -> None:
     """Queue this many experiments within a second or two, of varied priority and age."""
     now = db.now()
-    row = row_of(SIMULATED, None, None) | {"created_at": now, "queued_at": now}
+    row = build_row(SIMULATED, None, None) | {"created_at": now, "queued_at": now}
     different = {
         "id": "lpad(to_hex(n), 16, '0')" if db.is_postgres else "printf('%016x', n)",
         "priority": "n % 7",

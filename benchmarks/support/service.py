@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import httpx
 
-from app.launch import environment_of, launched
+from app.launch import build_environment, launched
 from app.settings import Anonymous, Settings
 from app.store.database import Database
 from app.supervisor import listen
@@ -38,7 +38,7 @@ def environment(settings: Settings) -> dict[str, str]:
     """What a child needs to have these settings and no others, and this tree's code."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     as_delivered = {"allowed_hosts": "", "anonymous": Anonymous.AUTO}  # tests/conftest.py opens what is in this process
-    return environment_of(settings.model_copy(update=as_delivered)) | {"PYTHONPATH": path}
+    return build_environment(settings.model_copy(update=as_delivered)) | {"PYTHONPATH": path}
 
 
 @contextmanager

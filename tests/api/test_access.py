@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 from httpx2 import Response
 from starlette.testclient import TestClient
 
-from app.http.rules import RULES, rule_of
+from app.http.rules import RULES, find_rule
 from app.main import create_app
 from app.openapi import description
 from app.service import access
@@ -71,7 +71,7 @@ def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
 
 
 def test_a_route_that_was_forgotten_is_for_admins() -> None:
-    assert rule_of("GET", "/new") is Scope.ADMIN
+    assert find_rule("GET", "/new") is Scope.ADMIN
 
 
 @pytest.mark.parametrize(("method", "path"), sorted(routes()), ids=lambda value: value)
@@ -103,7 +103,7 @@ def test_what_kept_a_request_out_is_a_problem_that_says_what_to_do(door: Door) -
 def test_the_description_says_what_every_call_takes() -> None:
     for path, methods in json.loads(description())["paths"].items():
         for method, operation in methods.items():
-            needed = rule_of(method.upper(), path)
+            needed = find_rule(method.upper(), path)
             assert operation["security"] == (
                 [] if needed is None else [{"token": [needed.value]}, {"session": [needed.value]}]
             )

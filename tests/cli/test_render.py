@@ -4,7 +4,7 @@ from typing import Any
 
 from rich.console import Console
 
-from app.cli.render import comparison_table
+from app.cli.render import build_comparison_table
 from app.report.remarks import remarks
 
 
@@ -36,26 +36,26 @@ def some_results(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_comparison_is_a_row() -> None:
-    text = shown(comparison_table([a_comparison(), a_comparison(metric="ttft_ms.p50", primary=False)]))
+    text = shown(build_comparison_table([a_comparison(), a_comparison(metric="ttft_ms.p50", primary=False)]))
     assert "output_throughput (primary)   −0.2 %   −0.8 % to +0.4 %        6   same" in text
     assert "ttft_ms.p50" in text
 
 
 def test_a_small_difference_says_that_it_is_small() -> None:
-    assert "slower, within the margin" in shown(comparison_table([a_comparison(verdict="slower")]))
+    assert "slower, within the margin" in shown(build_comparison_table([a_comparison(verdict="slower")]))
 
 
 def test_what_could_not_be_compared_is_left_out_unless_it_is_primary() -> None:
     nothing = {"change_pct": None, "interval_pct": None, "verdict": "inconclusive"}
     text = shown(
-        comparison_table([a_comparison(**nothing), a_comparison(metric="itl_ms.p50", primary=False, **nothing)])
+        build_comparison_table([a_comparison(**nothing), a_comparison(metric="itl_ms.p50", primary=False, **nothing)])
     )
     assert "inconclusive" in text
     assert "itl_ms" not in text
 
 
 def test_names_are_not_markup() -> None:
-    assert "[red]" in shown(comparison_table([a_comparison(metric="[red]")]))
+    assert "[red]" in shown(build_comparison_table([a_comparison(metric="[red]")]))
 
 
 def test_an_undeclared_difference_is_spelled_out() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from app.settings import Settings
 from app.store.database import Database
-from app.store.tokens import events_of
+from app.store.tokens import list_events
 from benchmarks.support.service import ROOT, Service, environment, free_port, serving
 from tests.cli.conftest import Run
 
@@ -61,7 +61,7 @@ def test_the_first_token_closes_the_service_and_opens_it_to_who_has_it(
     ]
     assert run("tokens", "revoke", "anna").out == "anna opens nothing any more.\n"
     assert "revoked" in run("tokens", "list").out
-    assert [event.action for event in events_of(service.db, "anna")] == ["created", "revoked"]
+    assert [event.action for event in list_events(service.db, "anna")] == ["created", "revoked"]
     assert secret not in service.log.read_text()
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.judge.comparison import should_stop_early
-from app.judge.continuation import Continuation, Earlier, continuation_of, finished_blocks
+from app.judge.continuation import Continuation, Earlier, find_continuation, find_finished_blocks
 from app.judge.warnings import WarningCode, warn_of_continuation
 from app.measure.metrics import TrialSummary
 from app.measure.records import Conditions, StartedArm
@@ -35,7 +35,7 @@ def earlier(*blocks: int, attempt: int = 1, **changes: Any) -> Earlier:
 
 
 def found(*attempts: Earlier, **options: Any) -> Continuation | None:
-    return continuation_of(SPEC, resolve(SPEC), PLAN, arms(), attempts, **options)
+    return find_continuation(SPEC, resolve(SPEC), PLAN, arms(), attempts, **options)
 
 
 def letters(trials: tuple[PlannedTrial, ...]) -> str:
@@ -52,7 +52,7 @@ def test_a_block_is_finished_once_every_arm_has_run_in_it_undisturbed() -> None:
         *block(7),
         a_trial("async", 3, 1, phase=Phase.WARMUP),
     ]
-    assert finished_blocks(trials, PLAN) == {0}
+    assert find_finished_blocks(trials, PLAN) == {0}
 
 
 def test_without_finished_blocks_there_is_nothing_to_say() -> None:
@@ -123,7 +123,7 @@ def test_a_look_is_read_once_over_all_attempts() -> None:
     plan = plan_trials(spec, resolve(spec))
     one_disturbed = [*block(0), *block(1, conditions=Conditions(other_cpu_pct=90.0))]
     before = replace(earlier(), trials=tuple(one_disturbed))
-    continuation = continuation_of(spec, resolve(spec), plan, arms(), [before])
+    continuation = find_continuation(spec, resolve(spec), plan, arms(), [before])
     assert continuation is not None
     assert (continuation.blocks, continuation.looks_read) == (frozenset({0}), (2,))
 
@@ -142,7 +142,7 @@ def test_a_look_counts_as_read_where_no_block_of_it_can_be_taken_over() -> None:
     spec = a_spec(plan={"blocks": 4, "looks": [2]})
     disturbed = [trial for number in (0, 1) for trial in block(number, conditions=Conditions(other_cpu_pct=90.0))]
     before = replace(earlier(), trials=tuple(disturbed))
-    continuation = continuation_of(spec, resolve(spec), plan_trials(spec, resolve(spec)), arms(), [before])
+    continuation = find_continuation(spec, resolve(spec), plan_trials(spec, resolve(spec)), arms(), [before])
     assert continuation == Continuation(looks_read=(2,))
     assert list(warn_of_continuation(continuation)) == []
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.judge.fairness import Fairness, check_fairness
-from app.measure.work import TrialWork, work_of
+from app.measure.work import TrialWork, sum_work
 from tests.support.builders import a_record, some_work
 
 ARMS = ("sync", "async")
@@ -27,7 +27,7 @@ def what_differs(fairness: Fairness) -> list[str]:
 
 
 def test_work_adds_up_what_the_samples_did() -> None:
-    work = work_of(
+    work = sum_work(
         [
             a_record(prompt_tokens=5, output_tokens=3, cached_tokens=2),
             a_record(sample_index=1, prompt_tokens=5, output_tokens=4, cached_tokens=0, finish_reason="stop"),
@@ -38,31 +38,31 @@ def test_work_adds_up_what_the_samples_did() -> None:
 
 
 def test_cached_tokens_are_unknown_where_one_sample_does_not_say() -> None:
-    assert work_of([a_record(), a_record(sample_index=1, cached_tokens=None)]).cached_tokens is None
+    assert sum_work([a_record(), a_record(sample_index=1, cached_tokens=None)]).cached_tokens is None
 
 
 def test_a_sample_without_a_finish_reason_is_counted_as_unknown() -> None:
-    assert work_of([a_record(finish_reason=None)]).finish_reasons == {"unknown": 1}
+    assert sum_work([a_record(finish_reason=None)]).finish_reasons == {"unknown": 1}
 
 
 def test_outputs_are_kept_as_8_bytes_each_in_the_samples_order() -> None:
     first, second = hashlib.sha256(b"0-0").digest(), hashlib.sha256(b"0-1").digest()
-    assert work_of([a_record(sample_index=1), a_record(sample_index=0)]).output_hashes == first[:8] + second[:8]
+    assert sum_work([a_record(sample_index=1), a_record(sample_index=0)]).output_hashes == first[:8] + second[:8]
 
 
 @given(st.permutations(range(5)))
 def test_work_does_not_depend_on_the_order_of_records(order: list[int]) -> None:
     records = [a_record(prompt_index=index % 2, sample_index=index, output_tokens=index) for index in range(5)]
-    assert work_of([records[index] for index in order]) == work_of(records)
+    assert sum_work([records[index] for index in order]) == sum_work(records)
 
 
 @pytest.mark.parametrize("change", [{"prompt_tokens": 9}, {"output_tokens": 9}, {"finish_reason": "stop"}])
 def test_the_shape_tells_samples_apart_by_what_they_took(change: dict[str, Any]) -> None:
-    assert work_of([a_record(**change)]).shape_sha256 != work_of([a_record()]).shape_sha256
+    assert sum_work([a_record(**change)]).shape_sha256 != sum_work([a_record()]).shape_sha256
 
 
 def test_the_shape_does_not_depend_on_times() -> None:
-    assert work_of([a_record(start=5.0)]).shape_sha256 == work_of([a_record()]).shape_sha256
+    assert sum_work([a_record(start=5.0)]).shape_sha256 == sum_work([a_record()]).shape_sha256
 
 
 # --- arms against each other ---------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.judge.fingerprint import environment_report, fingerprint, gpus_of
+from app.judge.fingerprint import describe_environment, fingerprint, gpus_of
 from app.measure.records import StartedArm
 from app.spec.experiment import Experiment
 from app.spec.resolution import resolve
@@ -103,7 +103,7 @@ def test_drawn_requests_are_part_of_it_where_their_hash_is_known() -> None:
 
 def test_people_read_the_gpu_and_the_version() -> None:
     spec = a_spec()
-    report = environment_report(spec, resolve(spec), engines())
+    report = describe_environment(spec, resolve(spec), engines())
     assert (report.gpu, report.gpus, report.cpu, report.vllm) == ("NVIDIA H200", 1, "Xeon", "0.32.0")
     assert report.fingerprint == print_of()
 
@@ -111,12 +111,12 @@ def test_people_read_the_gpu_and_the_version() -> None:
 def test_all_versions_are_named_where_the_arms_differ() -> None:
     spec = a_spec()
     arms = [a_resolved_arm("sync", versions={"vllm": "0.25.1"}), a_resolved_arm("async", versions={"vllm": "0.33.0"})]
-    assert environment_report(spec, resolve(spec), arms).vllm == "0.25.1, 0.33.0"
+    assert describe_environment(spec, resolve(spec), arms).vllm == "0.25.1, 0.33.0"
 
 
 def test_a_host_without_a_gpu_has_none() -> None:
     spec = a_spec()
-    report = environment_report(spec, resolve(spec), [a_resolved_arm("sync", hardware={"gpu_count": 0})])
+    report = describe_environment(spec, resolve(spec), [a_resolved_arm("sync", hardware={"gpu_count": 0})])
     assert (report.gpu, report.gpus) == (None, 0)
 
 

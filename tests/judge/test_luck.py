@@ -9,7 +9,7 @@ import pytest
 
 from app.judge.comparison import Comparison, compare, should_stop_early
 from app.judge.luck import NoiseFloor
-from app.judge.noise import Noise, floor_of
+from app.judge.noise import Noise, combine_noise
 from app.judge.results import build_results
 from app.judge.verdict import StartLuck, Verdict
 from app.measure.metrics import TrialSummary
@@ -48,7 +48,7 @@ def compared(spec: Experiment, trials: Sequence[TrialSummary], noise: NoiseFloor
 
 
 def known(*log_ratios: float, key: str = "output_throughput") -> NoiseFloor:
-    floor = floor_of([Noise(0.1, 0.0, 6, {key: tuple(StartValue(one, 6, 0.001) for one in log_ratios)})])
+    floor = combine_noise([Noise(0.1, 0.0, 6, {key: tuple(StartValue(one, 6, 0.001) for one in log_ratios)})])
     assert floor is not None
     return floor
 

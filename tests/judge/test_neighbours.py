@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.judge.comparison import Comparison, Verdict, compare
-from app.judge.conditions import disturbance
+from app.judge.conditions import find_disturbance
 from app.judge.warnings import WarningCode, warn_of_conditions
 from app.measure.metrics import TrialSummary
 from app.measure.records import Conditions, GpuConditions, Unseen
@@ -59,11 +59,11 @@ def test_arms_whose_gpu_nobody_else_used_are_compared() -> None:
     ids=["computes", "copies", "passes", "unreadable"],
 )
 def test_a_neighbour_that_did_something_disturbs_the_trial(neighbour: Any, did: str) -> None:
-    assert did in (disturbance(Conditions(gpus=(a_gpu(neighbour),))) or "")
+    assert did in (find_disturbance(Conditions(gpus=(a_gpu(neighbour),))) or "")
 
 
 def test_a_neighbour_on_any_gpu_of_the_arm_disturbs_it() -> None:
-    assert "GPU 1" in (disturbance(Conditions(gpus=(a_gpu(), a_gpu(BUSY, gpu="1")))) or "")
+    assert "GPU 1" in (find_disturbance(Conditions(gpus=(a_gpu(), a_gpu(BUSY, gpu="1")))) or "")
 
 
 def test_a_neighbour_that_only_holds_memory_disturbs_nobody_and_is_a_warning() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from scipy import stats
 
-from app.judge.noise import Noise, floor_of, noise_keys, noise_of
+from app.judge.noise import Noise, build_noise_keys, combine_noise, measure_noise
 from app.judge.results import Results, build_results
 from app.judge.verdict import Verdict
 from app.spec.experiment import Experiment
@@ -21,12 +21,14 @@ def test_an_arm_has_the_same_keys_in_an_a_a_and_in_a_comparison() -> None:
     alone = a_spec(arms=[{"name": "one", "profile": "vllm-sync"}], calibrate=True, plan={"seed": 7})
     pair = a_spec()
     started = a_resolved_arm("one"), a_resolved_arm("sync")
-    assert noise_keys(alone, resolve(alone).arms[0], started[0]) == noise_keys(pair, resolve(pair).arms[0], started[1])
+    assert build_noise_keys(alone, resolve(alone).arms[0], started[0]) == build_noise_keys(
+        pair, resolve(pair).arms[0], started[1]
+    )
 
 
 def test_another_workload_or_engine_setting_is_another_noise() -> None:
     keys = {
-        noise_keys(spec, resolve(spec).arms[0], None).settings
+        build_noise_keys(spec, resolve(spec).arms[0], None).settings
         for spec in (a_spec(), a_spec(engine={"max_num_seqs": 8}), a_spec(workload={"samples_per_prompt": 2}))
     }
     assert len(keys) == 3
@@ -34,13 +36,13 @@ def test_another_workload_or_engine_setting_is_another_noise() -> None:
 
 def test_without_an_engine_only_the_settings_are_known() -> None:
     spec = a_spec()
-    keys = noise_keys(spec, resolve(spec).arms[0], None)
+    keys = build_noise_keys(spec, resolve(spec).arms[0], None)
     assert keys.fingerprint == keys.settings
-    assert noise_keys(spec, resolve(spec).arms[0], a_resolved_arm("sync")).fingerprint != keys.settings
+    assert build_noise_keys(spec, resolve(spec).arms[0], a_resolved_arm("sync")).fingerprint != keys.settings
 
 
 def test_noise_of_several_experiments_is_weighed_by_their_blocks() -> None:
-    floor = floor_of([Noise(sd_pct=1.0, change_pct=-0.4, blocks=4), Noise(sd_pct=2.0, change_pct=0.2, blocks=10)])
+    floor = combine_noise([Noise(sd_pct=1.0, change_pct=-0.4, blocks=4), Noise(sd_pct=2.0, change_pct=0.2, blocks=10)])
     assert floor is not None
     assert floor.noise_pct == pytest.approx(((3 * 1.0 + 9 * 4.0) / 12) ** 0.5)
     assert (floor.experiments, floor.starts) == (2, 2)
@@ -48,7 +50,7 @@ def test_noise_of_several_experiments_is_weighed_by_their_blocks() -> None:
 
 def test_the_floor_is_what_95_percent_of_starts_stay_below_and_not_the_largest_change_seen() -> None:
     values = tuple(StartValue(one, 3, 0.001) for one in (0.001, -0.002, 0.001, 0.004, -0.003, 0.002))
-    floor = floor_of([Noise(0.1, 0.4, 18, {"output_throughput": values})])
+    floor = combine_noise([Noise(0.1, 0.4, 18, {"output_throughput": values})])
     assert floor is not None
     mean_square = sum(value.log_ratio**2 for value in values) / 6
     assert floor.floor_pct == pytest.approx(100 * math.expm1(stats.t.ppf(0.975, 6) * math.sqrt(mean_square)))
@@ -58,7 +60,7 @@ def test_the_floor_is_what_95_percent_of_starts_stay_below_and_not_the_largest_c
 
 def test_one_start_is_no_floor_and_several_experiments_are_several_starts() -> None:
     one = Noise(sd_pct=0.1, change_pct=0.3, blocks=6)
-    alone, twice = floor_of([one]), floor_of([one, one])
+    alone, twice = combine_noise([one]), combine_noise([one, one])
     assert alone is not None
     assert twice is not None
     assert (alone.floor_pct, alone.spreads) == (None, {})
@@ -68,7 +70,7 @@ def test_one_start_is_no_floor_and_several_experiments_are_several_starts() -> N
 
 def test_an_a_a_experiment_leaves_what_each_of_its_starts_gave() -> None:
     spec = a_spec(arms=[{"name": "sync", "profile": "vllm-sync"}], calibrate=True, plan={"blocks": 6, "starts": 3})
-    found = noise_of(results_of(spec, luck=(0.01, -0.02, 0.0)))
+    found = measure_noise(results_of(spec, luck=(0.01, -0.02, 0.0)))
     assert found is not None
     assert found.starts is not None
     assert [value.log_ratio for value in found.of("output_throughput")] == pytest.approx([0.01, -0.02, 0.0], abs=1e-9)
@@ -81,7 +83,7 @@ def test_a_confounded_a_a_experiment_feeds_no_floor() -> None:
     unlike = {"sync": {"engine.seed": 0}, "sync again": {"engine.seed": 1}}
     results = results_of(spec, luck=(0.01, -0.02, 0.0), configs=unlike)
     assert results.comparisons[0].verdict is Verdict.CONFOUNDED
-    assert noise_of(results) is None
+    assert measure_noise(results) is None
 
 
 def results_of(
@@ -105,7 +107,7 @@ def results_of(
 
 
 def test_no_experiments_are_no_floor() -> None:
-    assert floor_of([]) is None
+    assert combine_noise([]) is None
 
 
 def test_calibrate_runs_the_arm_against_itself_on_an_engine_of_its_own() -> None:

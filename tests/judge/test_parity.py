@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.judge.parity import CONSEQUENCES, IGNORED, ParityReport, check_parity, differing_settings, start_changes
+from app.judge.parity import CONSEQUENCES, IGNORED, ParityReport, check_parity, compare_settings, start_changes
 from app.measure.records import StartedArm
 from app.spec.engine import EngineSettings
 from app.spec.resolution import ResolvedArm, resolve
@@ -253,7 +253,7 @@ def test_consequences_are_listed_for_settings_that_exist() -> None:
 
 def test_people_are_told_of_settings_both_arms_have_and_of_unusual_ones() -> None:
     sync, other = arms(other={"driver": {"output_kind": "delta", "detokenize": True}, "engine": {"max_num_seqs": 64}})
-    assert differing_settings(sync, other) == {
+    assert compare_settings(sync, other) == {
         "engine.max_num_seqs": (256, 64),
         "driver.api": ("llm", "async_llm"),
         "driver.detokenize": (False, True),
@@ -263,7 +263,7 @@ def test_people_are_told_of_settings_both_arms_have_and_of_unusual_ones() -> Non
 
 def test_people_are_not_told_of_defaults_only_one_driver_has() -> None:
     sync, other = arms()
-    assert differing_settings(sync, other) == {"driver.api": ("llm", "async_llm")}
+    assert compare_settings(sync, other) == {"driver.api": ("llm", "async_llm")}
 
 
 # --- what vLLM 0.32 really does ------------------------------------------------------------------------------------

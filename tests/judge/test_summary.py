@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import FailureCode
-from app.judge.summary import summary_sentence
+from app.judge.summary import write_summary
 from app.judge.verdict import Comparison, Verdict
 from app.spec.experiment import Experiment
 from app.spec.lifecycle import Failure, Status
@@ -49,7 +49,7 @@ def said(
     *comparisons: Comparison, status: Status = Status.SUCCEEDED, spec: Experiment | None = None, **changes: Any
 ) -> str:
     facts: dict[str, Any] = {"blocks_done": 6, "blocks_planned": 6}
-    return summary_sentence(resolve(spec or a_spec()), status, comparisons, **(facts | changes))
+    return write_summary(resolve(spec or a_spec()), status, comparisons, **(facts | changes))
 
 
 # --- verdicts ------------------------------------------------------------------------------------------------------

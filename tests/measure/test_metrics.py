@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.measure import formulas
 from app.measure.columns import Columns
-from app.measure.metrics import METRICS, Better, Kind, summarise, trial_metrics
+from app.measure.metrics import METRICS, Better, Kind, measure_trial, summarise
 from app.measure.records import Conditions, EngineSample, RequestRecord, TrialState
 from app.spec.experiment import ServiceLevels
 from tests.support.builders import a_record, a_result, an_engine_sample
@@ -27,11 +27,11 @@ def values_of(
     gpus: int = 0,
     levels: ServiceLevels = NO_LEVELS,
 ) -> dict[str, float | None]:
-    return trial_metrics(a_result(*records, timeline=timeline, conditions=conditions), gpus, levels)[0]
+    return measure_trial(a_result(*records, timeline=timeline, conditions=conditions), gpus, levels)[0]
 
 
 def missing_of(*records: RequestRecord, gpus: int = 0) -> dict[str, str]:
-    return trial_metrics(a_result(*records), gpus, NO_LEVELS)[1]
+    return measure_trial(a_result(*records), gpus, NO_LEVELS)[1]
 
 
 # --- throughput and time -------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def test_a_group_is_complete_when_all_its_samples_are_delivered() -> None:
 
 def test_a_percentile_needs_enough_samples() -> None:
     few = a_result(*(a_record(sample_index=i) for i in range(63)))
-    metrics, missing = trial_metrics(few, 0, NO_LEVELS)
+    metrics, missing = measure_trial(few, 0, NO_LEVELS)
     assert metrics["ttft_ms.p90"] is None
     assert missing["ttft_ms.p90"] == "p90 needs 64 values, got 63"
     assert metrics["ttft_ms.p50"] is not None
@@ -232,7 +232,7 @@ def test_gpu_telemetry_is_taken_from_the_conditions() -> None:
 
 
 def test_without_telemetry_power_is_missing_and_not_0() -> None:
-    metrics, missing = trial_metrics(a_result(conditions=Conditions()), 1, NO_LEVELS)
+    metrics, missing = measure_trial(a_result(conditions=Conditions()), 1, NO_LEVELS)
     assert metrics["power_w"] is None
     assert "no GPU telemetry" in missing["energy_j_per_output_token"]
 
@@ -285,7 +285,7 @@ def test_every_metric_has_a_finite_value_or_a_reason(
 ) -> None:
     timeline = tuple(an_engine_sample(at) for at in sorted(moments))
     result = replace(a_result(), records=tuple(records), timeline=timeline)
-    metrics, missing = trial_metrics(result, gpus, ServiceLevels(ttft_ms=1, tpot_ms=1))
+    metrics, missing = measure_trial(result, gpus, ServiceLevels(ttft_ms=1, tpot_ms=1))
     assert list(metrics) == [key for metric in METRICS.values() for key in metric.value_keys]
     assert set(missing) == {key for key, value in metrics.items() if value is None}
     assert all(missing.values())
@@ -303,7 +303,7 @@ def test_the_order_of_records_does_not_matter(order: list[int]) -> None:
 
 def test_a_trial_that_failed_has_no_values_at_all() -> None:
     result = a_result(a_record(), state=TrialState.FAILED, error="the engine died")
-    metrics, missing = trial_metrics(result, 0, NO_LEVELS)
+    metrics, missing = measure_trial(result, 0, NO_LEVELS)
     assert set(metrics.values()) == {None}
     assert set(missing.values()) == {"the trial failed"}
 

@@ -14,7 +14,7 @@ from app.store import queue, trials
 from app.store.clock import now_us
 from app.store.database import Database
 from app.store.ids import ExperimentId
-from app.store.parquet import RECORD_SCHEMA, SAMPLE_SCHEMA, to_parquet
+from app.store.parquet import RECORD_SCHEMA, SAMPLE_SCHEMA, write_parquet
 from app.store.tables import trial_records
 from app.store.tables import trials as table
 from tests.support.builders import a_trial
@@ -34,19 +34,19 @@ def a_million_requests(db: Database) -> ExperimentId:
     count = -(-REQUESTS // len(plan.measured))
     with db.write() as connection:
         for planned in plan.measured:
-            blobs = {"records": to_parquet(_records(count, planned.slot)), "timeline": to_parquet(_timeline())}
+            blobs = {"records": write_parquet(_records(count, planned.slot)), "timeline": write_parquet(_timeline())}
             kept = connection.execute(
                 insert(trial_records).values(stored_at=now_us(), **blobs).returning(trial_records.c.id)
             ).scalar_one()
             connection.execute(insert(table).values(_row(lease.experiment_id, lease.attempt, planned, kept)))
-    stored = trials.trials_of(db, lease.experiment_id, lease.attempt)
+    stored = trials.read_trials(db, lease.experiment_id, lease.attempt)
     results = build_results(
         lease.experiment_id,
         spec=claimed.spec,
         resolved=resolved,
         plan=plan,
         status=Status.SUCCEEDED,
-        arms=[one.resolved for one in trials.arms_of(db, lease.experiment_id, lease.attempt)],
+        arms=[one.resolved for one in trials.read_arms(db, lease.experiment_id, lease.attempt)],
         trials=stored,
     )
     queue.finish(db, lease, Status.SUCCEEDED, results=results, verdicts=("slower",), reason="all blocks done")

@@ -148,7 +148,7 @@ def test_logging_out_ends_the_session_for_good(browser_of: TestClient, secret: s
     assert SESSION_COOKIE not in browser_of.cookies
     browser_of.cookies.set(SESSION_COOKIE, kept, domain="127.0.0.1")
     assert browser_of.get("/experiments").status_code == 303
-    assert [event.action for event in tokens.events_of(its_db, "anna")] == ["created", "logged in", "logged out"]
+    assert [event.action for event in tokens.list_events(its_db, "anna")] == ["created", "logged in", "logged out"]
 
 
 def test_a_session_ends_with_its_token(

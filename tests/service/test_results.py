@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from app.judge.noise import Noise, noise_keys
+from app.judge.noise import Noise, build_noise_keys
 from app.judge.results import Results
 from app.service import results
 from app.spec.resolution import resolve
@@ -21,7 +21,7 @@ from app.store.trials import save_arm
 from tests.support.builders import a_resolved_arm, a_simulated_spec
 from tests.support.store import start
 
-FOUND = results.results_of
+FOUND = results.make_results
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_document_is_made_once_for_all_who_ask_for_it(
         asked.wait(0.2)
         return FOUND(db, row)
 
-    monkeypatch.setattr(results, "results_of", build)
+    monkeypatch.setattr(results, "make_results", build)
     with ThreadPoolExecutor(8) as pool:
         documents = set(pool.map(lambda _: results.read_document(db, queued, "tag"), range(8)))
     assert len(documents) == len(made) == 1
@@ -82,7 +82,7 @@ def test_what_a_a_experiments_found_is_told_while_an_experiment_runs(db: Databas
     arm = resolve(row.spec).arms[0]
     engine = a_resolved_arm(arm.name)
     save_arm(db, lease, engine)
-    keep_noise(db, lease, noise_keys(row.spec, arm, engine), Noise(0.5, -0.1, 6))
+    keep_noise(db, lease, build_noise_keys(row.spec, arm, engine), Noise(0.5, -0.1, 6))
     noise = FOUND(db, row).noise
     assert noise is not None
     assert noise.experiments == 1

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.spec.parsing import parse_experiment
-from app.spec.permits import Permits, refusals
+from app.spec.permits import Permits, list_refusals
 
 HARMLESS = (
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "KMP_AFFINITY", "KMP_BLOCKTIME", "GOMP_CPU_AFFINITY", "OMP_PROC_BIND"),
@@ -62,7 +62,7 @@ DANGEROUS = (
 def refused(permits: Permits = Permits(), **changes: Any) -> dict[str, str]:  # noqa: B008 - frozen
     arm = {"name": "a", "profile": "simulated"} | changes.pop("arm", {})
     document = {"model": {"preset": "tiny-qwen2"}, "arms": [arm]} | changes
-    return {one.pointer: one.detail for one in refusals(parse_experiment(document), permits)}
+    return {one.pointer: one.detail for one in list_refusals(parse_experiment(document), permits)}
 
 
 def with_variable(name: str, value: str = "1", permits: Permits = Permits()) -> dict[str, str]:  # noqa: B008 - frozen

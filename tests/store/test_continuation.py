@@ -43,7 +43,7 @@ def test_a_retry_takes_over_blocks_with_their_records(db: Database) -> None:
 
     assert taken == 2, "the block it has begun by itself is left alone"
     assert continuation.take_over(db, new, blocks_of(old, 0, 1)) == 0
-    stored = trials.trials_of(db, new.experiment_id)
+    stored = trials.read_trials(db, new.experiment_id)
     assert [(t.planned.arm, t.planned.block) for t in stored] == [("sync", 0), ("async", 0), ("sync", 1)]
     assert stored[2] == own
     assert request_ids(db, new) == ["measured sync 0", "measured async 0", "measured sync 1"]
@@ -60,7 +60,7 @@ def test_a_second_attempt_takes_over_from_the_first_and_says_so(db: Database) ->
 
     assert continuation.take_over(db, second, blocks_of(first, 0)) == 2
 
-    both = trials.trials_of(db, second.experiment_id, attempt=2)
+    both = trials.read_trials(db, second.experiment_id, attempt=2)
     assert [trial.planned.arm for trial in both] == ["sync", "async"]
     assert all(trial.state is TrialState.SUCCEEDED for trial in both)
     told = [attempt.continuation for attempt in experiments.get(db, second.experiment_id).attempts]
@@ -84,7 +84,7 @@ def test_earlier_attempts_are_found_newest_first_and_along_the_chain_of_retries(
     again = queue.claim(db, "worker-2", 30.0)
     assert again is not None
 
-    found = continuation.earlier_attempts(db, again.lease, again.retry_of)
+    found = continuation.read_earlier_attempts(db, again.lease, again.retry_of)
 
     assert [(one.experiment_id, one.attempt) for one in found] == [
         (third, 1),
@@ -102,5 +102,5 @@ def test_a_later_attempt_is_no_earlier_one(db: Database) -> None:
     queue.reap(db)
     second = claim(db, "worker-2")
 
-    assert continuation.earlier_attempts(db, lost, None) == ()
-    assert [one.attempt for one in continuation.earlier_attempts(db, second, None)] == [1]
+    assert continuation.read_earlier_attempts(db, lost, None) == ()
+    assert [one.attempt for one in continuation.read_earlier_attempts(db, second, None)] == [1]

@@ -25,7 +25,7 @@ def test_what_does_not_exist_is_not_found(db: Database) -> None:
         experiments.get_item(db, NOBODY)
     with pytest.raises(NotFound):
         experiments.get(db, ExperimentId("\0"))
-    assert experiments.events_after(db, NOBODY) == ()
+    assert experiments.list_events_after(db, NOBODY) == ()
 
 
 def test_times_are_aware_and_the_databases_own(db: Database) -> None:
@@ -78,13 +78,13 @@ def test_events_go_on_where_the_reader_stopped(db: Database) -> None:
     lease = start(db)
     fail(db, lease)
 
-    everything = experiments.events_after(db, lease.experiment_id)
+    everything = experiments.list_events_after(db, lease.experiment_id)
 
     assert [event.to_status for event in everything] == [Status.QUEUED, Status.RUNNING, Status.FAILED]
     assert [event.attempt for event in everything] == [0, 1, 1]
-    assert experiments.events_after(db, lease.experiment_id, seq=1) == everything[1:]
-    assert experiments.events_after(db, lease.experiment_id, seq=3) == ()
-    assert experiments.events_after(db, lease.experiment_id, seq=2**40) == ()
+    assert experiments.list_events_after(db, lease.experiment_id, seq=1) == everything[1:]
+    assert experiments.list_events_after(db, lease.experiment_id, seq=3) == ()
+    assert experiments.list_events_after(db, lease.experiment_id, seq=2**40) == ()
 
 
 # --- many ----------------------------------------------------------------------------------------------------------

@@ -30,9 +30,9 @@ WRITES: dict[str, Callable[[Database, Lease], object]] = {
 def everything(db: Database, lease: Lease) -> object:
     return (
         experiments.get(db, lease.experiment_id),
-        experiments.events_after(db, lease.experiment_id),
-        trials.arms_of(db, lease.experiment_id),
-        trials.trials_of(db, lease.experiment_id),
+        experiments.list_events_after(db, lease.experiment_id),
+        trials.read_arms(db, lease.experiment_id),
+        trials.read_trials(db, lease.experiment_id),
     )
 
 

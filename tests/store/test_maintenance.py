@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from app.errors import Conflict, DatabaseUnavailable, InvalidInput, LeaseLost
-from app.store import experiments, maintenance, queue
+from app.store import catalogue, experiments, maintenance, queue
 from app.store.database import Database
 from tests.support.store import LEASE_S, claim, submit
 

@@ -10,12 +10,12 @@ from app.measure.records import EngineSample, RequestRecord
 from app.store.parquet import (
     RECORD_SCHEMA,
     SAMPLE_SCHEMA,
-    from_parquet,
-    records_of_table,
-    samples_of_table,
-    table_of_records,
-    table_of_samples,
-    to_parquet,
+    list_records,
+    list_samples,
+    read_parquet,
+    tabulate_records,
+    tabulate_samples,
+    write_parquet,
 )
 from tests.support.builders import a_record, an_engine_sample
 
@@ -60,19 +60,19 @@ samples = st.builds(
 @settings(deadline=None)
 @given(st.lists(records, max_size=5))
 def test_records_come_back_as_they_were(before: list[RequestRecord]) -> None:
-    table = from_parquet(to_parquet(table_of_records(before)))
+    table = read_parquet(write_parquet(tabulate_records(before)))
 
     assert table.schema == RECORD_SCHEMA
-    assert records_of_table(table) == tuple(before)
+    assert list_records(table) == tuple(before)
 
 
 @settings(deadline=None)
 @given(st.lists(samples, max_size=5))
 def test_engine_samples_come_back_as_they_were(before: list[EngineSample]) -> None:
-    table = from_parquet(to_parquet(table_of_samples(before)))
+    table = read_parquet(write_parquet(tabulate_samples(before)))
 
     assert table.schema == SAMPLE_SCHEMA
-    assert samples_of_table(table) == tuple(before)
+    assert list_samples(table) == tuple(before)
 
 
 def test_the_columns_are_the_fields() -> None:
@@ -83,13 +83,13 @@ def test_the_columns_are_the_fields() -> None:
 def test_unknown_and_zero_are_different() -> None:
     before = (a_record(queued_s=None, cached_tokens=0), a_record(queued_s=0.0, cached_tokens=None))
 
-    assert records_of_table(table_of_records(before)) == before
+    assert list_records(tabulate_records(before)) == before
 
 
 def test_gaps_are_kept_to_a_ten_millionth_of_their_length() -> None:
     gaps = (12.3456789, 0.0001234567)
 
-    (after,) = records_of_table(table_of_records([a_record(itl_ms=gaps)]))
+    (after,) = list_records(tabulate_records([a_record(itl_ms=gaps)]))
 
     assert after.itl_ms is not None
     assert all(abs(kept - gap) <= gap * 1e-7 for kept, gap in zip(after.itl_ms, gaps, strict=True))
@@ -102,10 +102,10 @@ def test_a_record_takes_about_a_hundred_bytes() -> None:
     ]
     before = [a_record(**each, prompt_index=number // 4, sample_index=number % 4) for number, each in enumerate(times)]
 
-    assert len(to_parquet(table_of_records(before))) / len(before) < 120
+    assert len(write_parquet(tabulate_records(before))) / len(before) < 120
 
 
 def test_a_long_timeline_is_small() -> None:
     before = [an_engine_sample(at=0.012 * step, output_tokens=64 * step) for step in range(5_000)]
 
-    assert len(to_parquet(table_of_samples(before))) / len(before) < 20
+    assert len(write_parquet(tabulate_samples(before))) / len(before) < 20

@@ -14,7 +14,7 @@ from sqlalchemy import insert
 from app.spec.lifecycle import Status
 from app.store import experiments, queue
 from app.store.database import Database
-from app.store.submission import row_of
+from app.store.submission import build_row
 from app.store.tables import experiments as table
 from benchmarks.support.service import eventually
 from tests.store import contenders
@@ -50,7 +50,7 @@ def processes() -> Iterator[list[Process]]:
 def test_a_storm_of_claims_gives_every_experiment_to_one_worker(
     db: Database, url: str, processes: list[Process]
 ) -> None:
-    rows = [row_of(a_simulated_spec(), None, None) for _ in range(JOBS)]
+    rows = [build_row(a_simulated_spec(), None, None) for _ in range(JOBS)]
     with db.write() as connection:
         connection.execute(insert(table), [row | {"created_at": db.now(), "queued_at": db.now()} for row in rows])
     go = CONTEXT.Event()

@@ -307,7 +307,7 @@ def test_a_finished_experiment_has_results_and_a_verdict(db: Database) -> None:
     assert row.item.finished_at is not None
     (attempt,) = row.attempts
     assert (attempt.owner, attempt.outcome, attempt.failure) == ("worker-1", Status.SUCCEEDED, None)
-    assert [event.seq for event in experiments.events_after(db, lease.experiment_id)] == [1, 2, 3]
+    assert [event.seq for event in experiments.list_events_after(db, lease.experiment_id)] == [1, 2, 3]
 
 
 def test_what_has_ended_is_on_its_way_no_more(db: Database) -> None:
@@ -334,7 +334,7 @@ def test_a_failed_experiment_says_why(db: Database) -> None:
     fail(db, lease)
 
     row = experiments.get(db, lease.experiment_id)
-    event = experiments.events_after(db, lease.experiment_id)[-1]
+    event = experiments.list_events_after(db, lease.experiment_id)[-1]
     assert row.item.failure == A_FAILURE == row.attempts[0].failure
     assert (event.reason, event.owner, event.attempt) == ("it broke", "worker-1", 1)
     assert event.detail == A_FAILURE.model_dump(mode="json")
@@ -459,7 +459,7 @@ def test_an_experiment_whose_worker_is_lost_fails(db: Database) -> None:
     assert queue.reap(db) == ()
 
     row = experiments.get(db, lease.experiment_id)
-    event = experiments.events_after(db, lease.experiment_id)[-1]
+    event = experiments.list_events_after(db, lease.experiment_id)[-1]
     assert row.item.status is Status.FAILED
     assert row.item.failure is not None
     assert row.item.failure.code is FailureCode.WORKER_LOST

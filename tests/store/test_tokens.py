@@ -12,7 +12,7 @@ from app.store.actors import Actor
 from app.store.database import Database
 from app.store.tables import sessions
 from app.store.tables import tokens as table
-from app.store.tokens import Scope, TokenState, digest_of
+from app.store.tokens import Scope, TokenState, hash_secret
 from tests.support.builders import a_simulated_spec
 from tests.support.store import start, submit
 
@@ -29,10 +29,10 @@ def test_a_token_is_found_by_its_secret_of_which_only_a_hash_is_kept(db: Databas
     assert not tokens.any_made(db)
     secret = tokens.create(db, "anna", Scope.SUBMIT, None, ROOT)
     assert re.fullmatch(r"rlt_[\w-]{43}", secret)
-    found = tokens.find(db, digest_of(secret))
+    found = tokens.find(db, hash_secret(secret))
     assert found is not None
     assert (found.name, found.scope, found.state, found.expires_at) == ("anna", Scope.SUBMIT, TokenState.VALID, None)
-    assert tokens.find(db, digest_of(secret + "x")) is None
+    assert tokens.find(db, hash_secret(secret + "x")) is None
     assert tokens.any_made(db)
     with db.read() as connection:
         assert secret not in repr(connection.execute(select(table)).all())
@@ -58,13 +58,13 @@ def test_a_name_is_given_once(db: Database) -> None:
 
 def test_a_token_ends_when_it_expires(db: Database) -> None:
     secret = tokens.create(db, "short", Scope.READ, 3600.0, ROOT)
-    valid = tokens.find(db, digest_of(secret))
+    valid = tokens.find(db, hash_secret(secret))
     assert valid is not None
     assert valid.expires_at is not None
     assert abs((valid.expires_at - valid.created_at).total_seconds() - 3600.0) < 1.0
     with db.write() as connection:
         connection.execute(update(table).values(expires_at=valid.created_at))
-    expired = tokens.find(db, digest_of(secret))
+    expired = tokens.find(db, hash_secret(secret))
     assert expired is not None
     assert expired.state is TokenState.EXPIRED
     assert tokens.any_made(db), "the last token's end does not open the service"
@@ -72,40 +72,40 @@ def test_a_token_ends_when_it_expires(db: Database) -> None:
 
 def test_a_token_that_is_revoked_takes_its_sessions_along(db: Database) -> None:
     secret = tokens.create(db, "anna", Scope.READ, None, ROOT)
-    token = tokens.find(db, digest_of(secret))
+    token = tokens.find(db, hash_secret(secret))
     assert token is not None
     cookie = tokens.log_in(db, token.name, ANNA)
-    assert tokens.find_session(db, digest_of(cookie)) == token
+    assert tokens.find_session(db, hash_secret(cookie)) == token
     tokens.revoke(db, "anna", ROOT)
-    revoked = tokens.find(db, digest_of(secret))
+    revoked = tokens.find(db, hash_secret(secret))
     assert revoked is not None
     assert revoked.state is TokenState.REVOKED
-    assert tokens.find_session(db, digest_of(cookie)) is None
+    assert tokens.find_session(db, hash_secret(cookie)) is None
     with pytest.raises(NotFound):
         tokens.revoke(db, "nobody", ROOT)
 
 
 def test_a_session_ends_by_itself_and_on_request(db: Database) -> None:
     secret = tokens.create(db, "anna", Scope.READ, None, ROOT)
-    token = tokens.find(db, digest_of(secret))
+    token = tokens.find(db, hash_secret(secret))
     assert token is not None
     first, second = tokens.log_in(db, token.name, ANNA), tokens.log_in(db, token.name, ANNA)
-    tokens.log_out(db, digest_of(first), "192.0.2.7")
-    tokens.log_out(db, digest_of(first), "192.0.2.7")
-    assert tokens.find_session(db, digest_of(first)) is None
-    assert tokens.find_session(db, digest_of(second)) == token
+    tokens.log_out(db, hash_secret(first), "192.0.2.7")
+    tokens.log_out(db, hash_secret(first), "192.0.2.7")
+    assert tokens.find_session(db, hash_secret(first)) is None
+    assert tokens.find_session(db, hash_secret(second)) == token
     with db.write() as connection:
         connection.execute(update(sessions).values(expires_at=token.created_at))
-    assert tokens.find_session(db, digest_of(second)) is None
+    assert tokens.find_session(db, hash_secret(second)) is None
 
 
 def test_what_is_done_to_a_token_is_written_down(db: Database) -> None:
     secret = tokens.create(db, "anna", Scope.READ, None, ROOT)
-    token = tokens.find(db, digest_of(secret))
+    token = tokens.find(db, hash_secret(secret))
     assert token is not None
-    tokens.log_out(db, digest_of(tokens.log_in(db, "anna", ANNA)), "192.0.2.7")
+    tokens.log_out(db, hash_secret(tokens.log_in(db, "anna", ANNA)), "192.0.2.7")
     tokens.revoke(db, "anna", ROOT)
-    assert [(event.action, event.actor, event.source) for event in tokens.events_of(db, "anna")] == [
+    assert [(event.action, event.actor, event.source) for event in tokens.list_events(db, "anna")] == [
         ("created", "root", "gpu-7"),
         ("logged in", "anna", "192.0.2.7"),
         ("logged out", "anna", "192.0.2.7"),
@@ -132,14 +132,14 @@ def test_a_history_says_who_asked_and_from_where(db: Database) -> None:
     retry = queue.retry(db, lease.experiment_id, by=ANNA).experiment_id
     queue.request_cancel(db, retry, by=ROOT)
     assert [
-        (event.reason, event.actor, event.source) for event in experiments.events_after(db, lease.experiment_id)
+        (event.reason, event.actor, event.source) for event in experiments.list_events_after(db, lease.experiment_id)
     ] == [
         ("submitted", "anonymous", None),
         ("claimed", None, None),
         ("asked to stop", "anna", "192.0.2.7"),
         ("cancelled on request", None, None),
     ]
-    assert [(event.reason, event.actor) for event in experiments.events_after(db, retry)] == [
+    assert [(event.reason, event.actor) for event in experiments.list_events_after(db, retry)] == [
         ("submitted", "anna"),
         ("cancelled while queued", "root"),
     ]

@@ -11,7 +11,7 @@ from app.measure.records import Conditions, HarnessUse, ProcessTreatment, Unseen
 from app.spec.plan import Phase
 from app.store import queue, trials
 from app.store.database import Database
-from app.store.parquet import records_of_table, samples_of_table
+from app.store.parquet import list_records, list_samples
 from app.store.queue import Lease
 from app.store.tables import trial_records
 from app.store.tables import trials as trials_table
@@ -38,8 +38,8 @@ def request_ids(db: Database, lease: Lease, arm: str | None = None, slot: int | 
     """The records found, by the names `save` gave them."""
     return [
         record.request_id
-        for _, table in trials.records_of(db, lease.experiment_id, arm, slot)
-        for record in records_of_table(table)
+        for _, table in trials.read_records(db, lease.experiment_id, arm, slot)
+        for record in list_records(table)
     ]
 
 
@@ -53,7 +53,7 @@ def test_a_resolved_arm_comes_back_as_it_was(db: Database) -> None:
     for arm in arms:
         trials.save_arm(db, lease, arm)
 
-    assert trials.arms_of(db, lease.experiment_id) == (
+    assert trials.read_arms(db, lease.experiment_id) == (
         trials.StoredArm(1, arms[1]),
         trials.StoredArm(1, arms[0]),
     )
@@ -65,7 +65,7 @@ def test_an_engine_that_starts_anew_replaces_what_was_known_of_it(db: Database) 
     for pid in (1, 2):
         trials.save_arm(db, lease, a_resolved_arm("sync", pids=(pid,)))
 
-    (stored,) = trials.arms_of(db, lease.experiment_id)
+    (stored,) = trials.read_arms(db, lease.experiment_id)
     assert stored.resolved.pids == (2,)
 
 
@@ -76,8 +76,8 @@ def test_every_attempt_keeps_its_arms(db: Database) -> None:
     second = claim(db)
     trials.save_arm(db, second, a_resolved_arm("sync", pids=(2,)))
 
-    assert [arm.attempt for arm in trials.arms_of(db, first.experiment_id)] == [1, 2]
-    assert [arm.resolved.pids for arm in trials.arms_of(db, first.experiment_id, attempt=2)] == [(2,)]
+    assert [arm.attempt for arm in trials.read_arms(db, first.experiment_id)] == [1, 2]
+    assert [arm.resolved.pids for arm in trials.read_arms(db, first.experiment_id, attempt=2)] == [(2,)]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_trial_comes_back_as_it_was(db: Database, summary: TrialSummary) -> No
 
     save(db, lease, summary)
 
-    (stored,) = trials.trials_of(db, lease.experiment_id)
+    (stored,) = trials.read_trials(db, lease.experiment_id)
     error = None if summary.error is None else summary.error.replace("\0", "\N{REPLACEMENT CHARACTER}")
     assert stored == replace(summary, error=error)
 
@@ -113,7 +113,7 @@ def test_conditions_that_an_earlier_version_wrote_are_read(db: Database) -> None
     with db.write() as connection:
         connection.execute(update(trials_table).values(conditions=earlier))
 
-    (stored,) = trials.trials_of(db, lease.experiment_id)
+    (stored,) = trials.read_trials(db, lease.experiment_id)
     assert stored.conditions == Conditions(load_before=0.5, other_cpu_pct=12.0, power_w=560.0)
 
 
@@ -133,7 +133,7 @@ def test_trials_are_listed_in_the_order_they_ran(db: Database) -> None:
         )
     ]
 
-    assert trials.trials_of(db, lease.experiment_id) == tuple(ran)
+    assert trials.read_trials(db, lease.experiment_id) == tuple(ran)
 
 
 def test_saving_twice_after_a_lost_acknowledgement_stores_once(db: Database) -> None:
@@ -142,7 +142,7 @@ def test_saving_twice_after_a_lost_acknowledgement_stores_once(db: Database) -> 
     for _ in range(2):
         save(db, lease, a_trial())
 
-    assert len(trials.trials_of(db, lease.experiment_id)) == 1
+    assert len(trials.read_trials(db, lease.experiment_id)) == 1
     with db.read() as connection:
         assert connection.execute(select(func.count()).select_from(trial_records)).scalar_one() == 1
 
@@ -163,8 +163,8 @@ def test_a_lost_attempt_keeps_its_finished_trials(db: Database) -> None:
     second = claim(db)
     save(db, second, a_trial("sync"))
 
-    assert [trial.attempt for trial in trials.trials_of(db, first.experiment_id)] == [1, 2]
-    assert [trial.attempt for trial in trials.trials_of(db, first.experiment_id, attempt=2)] == [2]
+    assert [trial.attempt for trial in trials.read_trials(db, first.experiment_id)] == [1, 2]
+    assert [trial.attempt for trial in trials.read_trials(db, first.experiment_id, attempt=2)] == [2]
 
 
 def test_request_records_of_measured_trials_can_be_picked(db: Database) -> None:
@@ -179,9 +179,9 @@ def test_request_records_of_measured_trials_can_be_picked(db: Database) -> None:
     assert request_ids(db, lease, slot=2) == ["measured sync 1"]
     assert request_ids(db, lease, arm="async", slot=2) == []
     assert request_ids(db, lease, arm="\0", slot=2**80) == []
-    ((trial, table),) = trials.timeline_of(db, lease.experiment_id, slot=3)
+    ((trial, table),) = trials.read_timelines(db, lease.experiment_id, slot=3)
     assert (trial.attempt, trial.planned) == (1, a_trial("async", 1, 1).planned)
-    assert samples_of_table(table) == (an_engine_sample(at=0.5),)
+    assert list_samples(table) == (an_engine_sample(at=0.5),)
 
 
 def test_no_transaction_stays_open_while_records_are_read(db: Database) -> None:
@@ -189,7 +189,7 @@ def test_no_transaction_stays_open_while_records_are_read(db: Database) -> None:
     for block in range(2):
         save(db, lease, a_trial(block=block))
 
-    for _ in trials.records_of(db, lease.experiment_id):
+    for _ in trials.read_records(db, lease.experiment_id):
         save(db, lease, a_trial("async", block=7))
 
     assert len(request_ids(db, lease)) == 3
@@ -199,10 +199,10 @@ def test_where_records_were_deleted_summaries_stay(db: Database) -> None:
     lease = start(db)
     for block in range(6):
         trials.save_trial(db, lease, a_result(planned=a_trial(block=block).planned), a_trial(block=block))
-    before = trials.trials_of(db, lease.experiment_id)
+    before = trials.read_trials(db, lease.experiment_id)
     with db.write() as connection:
         ids = connection.execute(select(trial_records.c.id).order_by(trial_records.c.id)).scalars().all()
         connection.execute(delete(trial_records).where(trial_records.c.id.in_(ids[:5])))
 
-    assert trials.trials_of(db, lease.experiment_id) == before
-    assert [trial.planned.block for trial, _ in trials.records_of(db, lease.experiment_id)] == [5]
+    assert trials.read_trials(db, lease.experiment_id) == before
+    assert [trial.planned.block for trial, _ in trials.read_records(db, lease.experiment_id)] == [5]

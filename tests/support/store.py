@@ -59,4 +59,4 @@ def status(db: Database, experiment_id: ExperimentId) -> Status:
 
 def changes_of(db: Database, experiment_id: ExperimentId) -> list[tuple[Status | None, Status]]:
     """The status changes of an experiment."""
-    return [(event.from_status, event.to_status) for event in experiments.events_after(db, experiment_id)]
+    return [(event.from_status, event.to_status) for event in experiments.list_events_after(db, experiment_id)]

@@ -215,8 +215,8 @@ def finish(
         resolved=resolved,
         plan=plan_trials(claimed.spec, resolved),
         status=status,
-        arms=[stored.resolved for stored in trials.arms_of(db, lease.experiment_id, lease.attempt)],
-        trials=trials.trials_of(db, lease.experiment_id, lease.attempt),
+        arms=[stored.resolved for stored in trials.read_arms(db, lease.experiment_id, lease.attempt)],
+        trials=trials.read_trials(db, lease.experiment_id, lease.attempt),
         failure=failure,
         noise=noise,
     )

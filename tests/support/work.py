@@ -61,8 +61,8 @@ def finish(db: Database, claimed: Claim, status: Status = Status.SUCCEEDED) -> N
         resolved=run.resolved,
         plan=run.plan,
         status=status,
-        arms=[stored.resolved for stored in trials.arms_of(db, lease.experiment_id, lease.attempt)],
-        trials=trials.trials_of(db, lease.experiment_id, lease.attempt),
+        arms=[stored.resolved for stored in trials.read_arms(db, lease.experiment_id, lease.attempt)],
+        trials=trials.read_trials(db, lease.experiment_id, lease.attempt),
     )
     queue.finish(db, lease, status, results=results, verdicts=results.verdicts, reason="all blocks done")
 

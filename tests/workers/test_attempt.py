@@ -130,7 +130,7 @@ def test_an_experiment_ends_with_a_verdict_and_every_trial_stored(ran: Ran, db: 
     assert row.item.status is Status.SUCCEEDED
     assert row.results is not None
     assert row.results["comparisons"][0]["verdict"] == "slower"
-    assert len(trials.trials_of(db, row.item.id)) == 2 + 2 * 4
+    assert len(trials.read_trials(db, row.item.id)) == 2 + 2 * 4
 
 
 def test_strict_parity_refuses_before_the_first_trial(ran: Ran, db: Database) -> None:
@@ -139,7 +139,7 @@ def test_strict_parity_refuses_before_the_first_trial(ran: Ran, db: Database) ->
     assert row.item.failure is not None
     assert row.item.failure.code is FailureCode.PARITY_REFUSED
     assert SEQS in row.item.failure.detail
-    assert trials.trials_of(db, row.item.id) == ()
+    assert trials.read_trials(db, row.item.id) == ()
 
 
 def test_a_difference_nobody_declared_is_flagged_where_the_spec_does_not_refuse_it(ran: Ran) -> None:
@@ -161,7 +161,7 @@ def test_an_arm_against_itself_leaves_its_noise_for_later_results(ran: Ran) -> N
 def test_an_arm_against_itself_on_several_starts_leaves_their_spread_for_later_results(ran: Ran, db: Database) -> None:
     arms = [{"name": "sync", "profile": "simulated", "driver": {"noise_pct": 1.0}}]
     first = ran(quick(arms=arms, calibrate=True, plan={"blocks": 6, "starts": 3}))
-    stored = trials.trials_of(db, first.item.id, 1)
+    stored = trials.read_trials(db, first.item.id, 1)
     assert {trial.planned.block: trial.planned.start for trial in stored if trial.planned.phase == "measured"} == {
         0: 0, 1: 0, 2: 1, 3: 1, 4: 2, 5: 2
     }  # fmt: skip
@@ -217,7 +217,7 @@ def test_prompts_of_a_file_reach_every_trial(ran: Ran, db: Database, tmp_path: P
     path.write_text('{"prompt": [1, 2, 3]}\n{"prompt": [4, 5]}\n')
     row = ran(quick(workload={"prompts": {"source": "file", "path": str(path)}, "samples_per_prompt": 1}))
     assert row.item.status is Status.SUCCEEDED
-    assert {trial.work.prompt_tokens for trial in trials.trials_of(db, row.item.id) if trial.work} == {5}
+    assert {trial.work.prompt_tokens for trial in trials.read_trials(db, row.item.id) if trial.work} == {5}
 
 
 @pytest.mark.parametrize(
@@ -238,4 +238,4 @@ def test_what_the_worker_s_operator_does_not_allow_is_not_run_however_it_came_in
     assert row.item.failure.code is FailureCode.NOT_PERMITTED
     assert said in row.item.failure.detail
     assert "a-planted-secret" not in json.dumps(row.results)
-    assert trials.arms_of(db, row.item.id) == ()
+    assert trials.read_arms(db, row.item.id) == ()

@@ -12,8 +12,8 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from app.judge.conditions import disturbance
-from app.judge.neighbours import neighbour_disturbance
+from app.judge.conditions import find_disturbance
+from app.judge.neighbours import find_neighbour_disturbance
 from app.measure.records import Conditions, Unseen
 from tests.support.recorded_nvml import NO_PERMISSION, RecordedNvml, a_sample
 from workers.meter import ConditionsMeter
@@ -43,7 +43,7 @@ def test_a_trial_beside_busy_strangers_is_disturbed() -> None:
     meter = ConditionsMeter(Gpus())
     meter.begin()
     time.sleep(_TRIAL_S)
-    assert "other processes took" in (disturbance(meter.end()) or "")
+    assert "other processes took" in (find_disturbance(meter.end()) or "")
 
 
 def test_what_the_engine_s_own_processes_burn_disturbs_nobody() -> None:
@@ -130,7 +130,7 @@ def test_an_engine_that_is_stopped_disturbs_its_trial(monkeypatch: pytest.Monkey
         conditions = meter.end()
     assert conditions.stopped_pct is not None
     assert conditions.stopped_pct > 50
-    assert "its engine was stopped" in (disturbance(replace(conditions, other_cpu_pct=None)) or "")
+    assert "its engine was stopped" in (find_disturbance(replace(conditions, other_cpu_pct=None)) or "")
 
 
 def test_the_priority_and_cores_of_an_engine_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def test_a_gpu_of_our_own_has_no_neighbours() -> None:
     (gpu,) = conditions.gpus
     assert (gpu.neighbours, gpu.unseen) == ((), {})
     assert (conditions.sm_clock_mhz, conditions.temperature_c) == (1740.0, 58.0)
-    assert neighbour_disturbance(conditions) is None
+    assert find_neighbour_disturbance(conditions) is None
 
 
 def test_a_stranger_that_comes_during_a_trial_is_named_and_the_time_held_back_is_counted(
