@@ -135,7 +135,7 @@ def run_pairs(driver: Any, bare: Bare, workload: SeededBatches, settings: Driver
     """Alternating pairs, after two that warm the engine up."""
     kept = Pairs()
     for pair in range(-2, pairs):
-        batch = workload.batch(PlannedTrial(slot=0, phase=Phase.MEASURED, block=pair + 2, arm="", position=0))
+        batch = workload.draw_batch(PlannedTrial(slot=0, phase=Phase.MEASURED, block=pair + 2, arm="", position=0))
         bare_first = pair % 2 == 0
         times: dict[bool, float] = {}
         harness_s = 0.0

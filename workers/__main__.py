@@ -22,7 +22,7 @@ from workers import processes
 from workers.actor import RemoteEngine
 from workers.attempt import run_experiment
 from workers.cluster import Cluster
-from workers.engine_config import software_versions
+from workers.engine_config import read_versions
 from workers.presence import Presence
 from workers.watch import Watch
 
@@ -48,7 +48,7 @@ class Worker:
         self._end_orphans()
         self._wait_for_database()
         self._cluster.connect()
-        versions = software_versions()
+        versions = read_versions()
         with Presence(
             self._db,
             self._owner,

@@ -35,13 +35,13 @@ from workers import logs, processes
 from workers.cluster import Place
 from workers.drivers import make_driver
 from workers.drivers.base import Batch, Driver, Outcome
-from workers.engine_config import engine_environment
-from workers.hardware import hardware_identity
+from workers.engine_config import build_engine_environment
+from workers.hardware import read_hardware
 from workers.heap import freeze_heap
 from workers.logs import OwnLog
 from workers.meter import ConditionsMeter
 from workers.nvml import open_gpus
-from workers.root_cause import root_cause, tail
+from workers.root_cause import find_root_cause, tail
 from workers.watch import Pulse, Watch
 
 T = TypeVar("T")
@@ -78,16 +78,23 @@ class EngineActor:
 
     def start(self) -> StartedArm:
         """Start the engine; EngineStartFailed carries its own root cause."""
+
+        def start() -> StartedArm:
+            self._meter = ConditionsMeter(self._gpus)
+            started = self._driver.start()
+            freeze_heap()
+            return started
+
         try:
-            resolved = self._thread.submit(self._start).result()
+            resolved = self._thread.submit(start).result()
         except ExperimentFailure:
             raise
         except Exception as error:  # noqa: BLE001 - vLLM raises whatever went wrong
             log = self._log.read()
-            raise EngineStartFailed(root_cause(str(error), log), self._settings.name, tail(log)) from None
+            raise EngineStartFailed(find_root_cause(str(error), log), self._settings.name, tail(log)) from None
         pids = processes.list_family(os.getpid())
         self._vital = tuple(pid for pid in pids if processes.read_title(pid).startswith(processes.ENGINE_TITLE))
-        hardware = hardware_identity(self._gpus)
+        hardware = read_hardware(self._gpus)
         return dataclasses.replace(
             resolved,
             hardware=hardware,
@@ -95,12 +102,6 @@ class EngineActor:
             host=socket.gethostname(),
             pids=pids,
         )
-
-    def _start(self) -> StartedArm:
-        self._meter = ConditionsMeter(self._gpus)
-        started = self._driver.start()
-        freeze_heap()
-        return started
 
     def encode(self, texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
         """Token ids of each text."""
@@ -116,14 +117,11 @@ class EngineActor:
                 raise EngineDied("the engine refused to reset its prefix cache: requests are still running")
             if self._settings.simulated:
                 return Outcome(self._driver.rollout(batch, settings, nullcontext()), Conditions())
-            return self._measured(batch, settings)
+            rollout = self._driver.rollout(batch, settings, self._meter)
+            harness = dataclasses.replace(rollout.harness, cpu_s=rollout.harness.cpu_s + self._meter.cpu_s)
+            return Outcome(dataclasses.replace(rollout, harness=harness), self._meter.conditions)
 
         return self._call(run)
-
-    def _measured(self, batch: Batch, settings: DriverSettings) -> Outcome:
-        rollout = self._driver.rollout(batch, settings, self._meter)
-        harness = dataclasses.replace(rollout.harness, cpu_s=rollout.harness.cpu_s + self._meter.cpu_s)
-        return Outcome(dataclasses.replace(rollout, harness=harness), self._meter.conditions)
 
     def sleep(self) -> None:
         """Free the GPU's memory."""
@@ -172,7 +170,7 @@ class RemoteEngine:
         self._failed = False
         self._place, self._require_ray = place, place.require_ray
         marks = {processes.WORKER_MARK: processes.make_worker_mark(), processes.ENGINE_MARK: self._name}
-        variables = engine_environment(settings, bool(place.gpus)) | marks | processes.KEEP_ENVIRONMENT
+        variables = build_engine_environment(settings, bool(place.gpus)) | marks | processes.KEEP_ENVIRONMENT
         runtime: dict[str, object] = {"env_vars": variables}
         if environment.python is not None:
             runtime["py_executable"] = shlex.quote(environment.python)  # Ray gives it to a shell
@@ -214,7 +212,7 @@ class RemoteEngine:
     def rollout(self, batch: Batch, settings: DriverSettings, reset: bool, watch: Watch, grace_s: float) -> Outcome:
         """One trial. When the watch says stop, the engine gets ``grace_s`` to stop by itself."""
         watch.begin_trial()
-        self._log_begin = logs.size(self._log)
+        self._log_begin = logs.read_size(self._log)
         call = self._actor.rollout.remote(batch, settings, reset)
         try:
             outcome: Outcome = self._wait(call, watch, lambda: watch.check_pulse(self._pulse(watch), stalls=True))
@@ -237,13 +235,13 @@ class RemoteEngine:
         self._note_memory()
         with suppress(RayError, ConnectionError, RuntimeError, ValueError):  # Ray may be gone, and the actor with it
             ray.kill(self._actor)
-        processes.end(self._processes(), _KILL_GRACE_S)
+        processes.end(self._find_processes(), _KILL_GRACE_S)
         processes.free(self._shared)
         if not self._failed:
             self._log.unlink(missing_ok=True)
         logs.prune(self._log.parent)
 
-    def _processes(self) -> tuple[psutil.Process, ...]:
+    def _find_processes(self) -> tuple[psutil.Process, ...]:
         return processes.find_marked(processes.ENGINE_MARK, self._name.__eq__)
 
     def _wait(self, call: "ray.ObjectRef[Any]", watch: Watch, look: Callable[[], None]) -> Any:
@@ -255,7 +253,7 @@ class RemoteEngine:
             return ray.get(call)
         except (ExperimentFailure, RayTaskError, RayActorError) as error:
             self._failed = True
-            raise self._explained(error) from None
+            raise self._explain(error) from None
 
     def _require_coming_up(self) -> None:
         self._require_ray()  # without it a call to an actor that is not there yet waits for ever
@@ -270,20 +268,20 @@ class RemoteEngine:
         self._note_memory()  # an engine core that fails is killed by its front end and frees none of it
 
     def _note_memory(self) -> None:
-        self._shared |= processes.find_shared_memory(self._processes())
+        self._shared |= processes.find_shared_memory(self._find_processes())
 
     def _require_life(self, watch: Watch) -> None:
         self._require_ray()
         watch.check_pulse(self._pulse(watch), stalls=False)
 
-    def _explained(self, error: Exception) -> ExperimentFailure:
+    def _explain(self, error: Exception) -> ExperimentFailure:
         """The failure with the arm's name and with what its engine said, where it is about the engine."""
-        failure = self._failure(error)
+        failure = self._find_failure(error)
         arm, detail = failure.arm or self.settings.name, failure.detail
         match failure:
             case EngineDied() | EngineStalled() if failure.log_tail is None:
                 log = self._read_log()
-                detail = root_cause(detail, log) if isinstance(failure, EngineDied) else detail
+                detail = find_root_cause(detail, log) if isinstance(failure, EngineDied) else detail
                 return type(failure)(detail, arm, tail(log) or None)
             case TimedOut():
                 detail = f"{detail}, while the engine of {arm} was waited for"
@@ -293,7 +291,7 @@ class RemoteEngine:
             case _:
                 return type(failure)(detail, arm, failure.log_tail)
 
-    def _failure(self, error: Exception) -> ExperimentFailure:
+    def _find_failure(self, error: Exception) -> ExperimentFailure:
         if isinstance(error, RayTaskError):  # first: Ray lets it also be an instance of its cause's class
             return error.cause if isinstance(error.cause, ExperimentFailure) else EngineDied(str(error.cause))
         if isinstance(error, ExperimentFailure):

@@ -25,7 +25,7 @@ from workers.locations import locate
 from workers.prompts import read_prompts
 from workers.trials import Rules, run_trials
 from workers.watch import Watch
-from workers.whole_prompts import arms_on_cpu
+from workers.whole_prompts import keep_prompts_whole
 
 log = structlog.get_logger(__name__)
 
@@ -107,7 +107,7 @@ def _measure(journal: Journal, cluster: Resources[PlaceT], make_engine: MakeEngi
     cluster.connect()
     largest = max((arm.engine.tensor_parallel_size or 1 for arm in arms if not arm.simulated), default=0)
     gpus = largest if cluster.has_gpus else 0
-    as_started = {arm.name: arm for arm in arms} if gpus else arms_on_cpu(spec, resolved, prompts)
+    as_started = {arm.name: arm for arm in arms} if gpus else keep_prompts_whole(spec, resolved, prompts)
     logs_dir = settings.data_dir.absolute() / "engine-logs"
     with cluster.reserve(gpus, watch.check) as place:
         check_interpreters(arms, lambda python: place.ask(ask_interpreter, python, within_s=_ANSWER_S))

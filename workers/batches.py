@@ -43,7 +43,7 @@ _SETTLING_TOKENS = 16
 
 
 class SeededBatches:
-    """The experiment's workload on one engine's vocabulary; ``batch`` draws the requests of a trial."""
+    """The experiment's workload on one engine's vocabulary; ``draw_batch`` draws the requests of a trial."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class SeededBatches:
             return None
         return hashlib.sha256(json.dumps(self._given).encode()).hexdigest()
 
-    def batch(self, trial: PlannedTrial) -> Batch:
+    def draw_batch(self, trial: PlannedTrial) -> Batch:
         """The requests of a trial: the same for every arm of its block."""
         workload = self._spec.workload
         rng = random.Random(f"{self._spec.plan.seed} {trial.phase} {trial.block}")  # noqa: S311 - not a secret
@@ -109,13 +109,13 @@ class SeededBatches:
             concurrency=workload.arrival.limit if isinstance(workload.arrival, ConcurrencyArrival) else None,
         )
 
-    def settling(self, trial: PlannedTrial) -> Batch:
+    def draw_settling(self, trial: PlannedTrial) -> Batch:
         """A short pass of the trial's shape: every request, a few tokens each, at once, and other prompts.
 
         The prompts are as long but share no prefix with the trial's, given ones included: were they the same, the pass
         would fill the prefix cache for a trial that does not reset it.
         """
-        batch = self.batch(trial)
+        batch = self.draw_batch(trial)
         rng = random.Random(f"{self._spec.plan.seed} settling {trial.phase} {trial.block}")  # noqa: S311 - not a secret
         prompts = {request.prompt_index: request.prompt_token_ids for request in batch.requests}
         firsts = {prompt[0] for prompt in prompts.values()}

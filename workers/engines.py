@@ -92,9 +92,11 @@ class Engines(AbstractContextManager["Engines"]):
             resolved[leader] = self._start(leader)
             if not self._resident:
                 self._end_all()
-        return tuple(with_driver(resolved[self._leader[name]], settings) for name, settings in self._settings.items())
+        return tuple(
+            add_driver_settings(resolved[self._leader[name]], settings) for name, settings in self._settings.items()
+        )
 
-    def ready(self, arm: str, fresh: bool) -> tuple[Engine, bool]:
+    def prepare(self, arm: str, fresh: bool) -> tuple[Engine, bool]:
         """The arm's engine, awake; and whether it has just been woken or started.
 
         The first resident engine that has to be fresh, and has run a trial, has all of them end and start anew.
@@ -105,9 +107,9 @@ class Engines(AbstractContextManager["Engines"]):
             if self._resident:
                 self._start_again()
         self._used.add(leader)
-        return self._ready(leader)
+        return self._wake_or_start(leader)
 
-    def _ready(self, leader: str) -> tuple[Engine, bool]:
+    def _wake_or_start(self, leader: str) -> tuple[Engine, bool]:
         if leader not in self._engines:
             if not self._resident:
                 self._end_all()
@@ -120,12 +122,12 @@ class Engines(AbstractContextManager["Engines"]):
             self._awake = leader
         return self._engines[leader], woken
 
-    def changes(self, arm: str) -> tuple[str, ...]:
+    def find_changes(self, arm: str) -> tuple[str, ...]:
         """In what the arm's engine, if it was started anew, is not what it was at its first start."""
         return self._changes.get(self._leader[arm], ())
 
     def discard(self, arm: str) -> None:
-        """End the arm's engine, whatever state it is in; ``ready`` will start another."""
+        """End the arm's engine, whatever state it is in; ``prepare`` will start another."""
         leader = self._leader[arm]
         engine = self._engines.pop(leader, None)
         if engine is not None:
@@ -135,7 +137,7 @@ class Engines(AbstractContextManager["Engines"]):
 
     def encode(self, texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
         """Token ids of each text, by the baseline's tokenizer: the same for every arm."""
-        engine, _ = self._ready(self._leader[next(iter(self._settings))])
+        engine, _ = self._wake_or_start(self._leader[next(iter(self._settings))])
         return engine.encode(texts, self._watch)
 
     def _start_again(self) -> None:
@@ -171,7 +173,7 @@ class Engines(AbstractContextManager["Engines"]):
         self._awake = None
 
 
-def with_driver(resolved: StartedArm, settings: ResolvedArm) -> StartedArm:
+def add_driver_settings(resolved: StartedArm, settings: ResolvedArm) -> StartedArm:
     """The engine's resolved configuration as one of the arms that share it, with that arm's driver settings."""
     driver = {f"driver.{key}": value for key, value in settings.driver.model_dump(mode="json").items()}
     return dataclasses.replace(resolved, arm=settings.name, config=resolved.config | driver)

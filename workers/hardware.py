@@ -10,7 +10,7 @@ import psutil
 from workers.nvml import Gpus
 
 
-def hardware_identity(gpus: Gpus) -> dict[str, object]:
+def read_hardware(gpus: Gpus) -> dict[str, object]:
     """Processors, memory, system, GPUs."""
     identity: dict[str, object] = {
         "cpu": _read_cpu_name(),

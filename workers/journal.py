@@ -124,7 +124,7 @@ class Journal:
         )
         found = measure_noise(results) if self.spec.calibrate and status is Status.SUCCEEDED else None
         if found is not None:
-            keys = self._noise_keys()[0]
+            keys = self._make_noise_keys()[0]
             self._store(lambda: keep_noise(self._db, self.lease, keys, found))
         self._store(
             lambda: queue.finish(
@@ -143,10 +143,10 @@ class Journal:
         """What A/A experiments found of these arms, once they have started; nothing for one that is to find it."""
         if self.spec.calibrate:
             return None
-        fingerprints = [keys.fingerprint for keys in self._noise_keys()]
+        fingerprints = [keys.fingerprint for keys in self._make_noise_keys()]
         return combine_noise(self._store(lambda: read_noise_under(self._db, fingerprints)))
 
-    def _noise_keys(self) -> tuple[NoiseKeys, ...]:
+    def _make_noise_keys(self) -> tuple[NoiseKeys, ...]:
         started = {arm.arm: arm for arm in self.arms}
         return tuple(build_noise_keys(self.spec, arm, started.get(arm.name)) for arm in self.resolved.arms)
 

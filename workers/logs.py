@@ -44,7 +44,7 @@ class OwnLog:
         return _read_end(self._descriptor, self._begin)
 
 
-def size(log: Path) -> int:
+def read_size(log: Path) -> int:
     """Bytes of a log of this host, so far; 0 if it is elsewhere."""
     try:
         return log.stat().st_size
@@ -69,7 +69,7 @@ def prune(directory: Path) -> None:
     kept = 0
     found = sorted(directory.glob("*.log"), key=_read_mtime, reverse=True)
     for number, log in enumerate(found):
-        kept += size(log)
+        kept += read_size(log)
         if number >= _MOST_FILES or kept > _MOST_BYTES:
             log.unlink(missing_ok=True)
 

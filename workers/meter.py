@@ -53,11 +53,11 @@ class ConditionsMeter:
 
     def begin(self) -> None:
         """Read the host before a trial, once other arms' engines are at rest, and go on looking at it until ``end``."""
-        self._experiment, engine = _processes()
+        self._experiment, engine = _find_processes()
         own = {process.pid for process in engine}
         _await_rest([process for process in self._experiment if process.pid not in own])
-        self._roles = {process.pid: role for process in engine if (role := _role(process)) is not None}
-        self._before = self._reading(self._experiment, engine)
+        self._roles = {process.pid: role for process in engine if (role := _find_role(process)) is not None}
+        self._before = self._read_host(self._experiment, engine)
         self._looking = _Looking(self._gpus.known, self._roles, int(self._before.at_s * 1e6))
         self._looking.start()
 
@@ -66,50 +66,50 @@ class ConditionsMeter:
         looking = self._looking
         looking.finish()
         self.cpu_s = looking.cpu_s
-        experiment, engine = _processes()
-        before, after = self._before, self._reading(experiment, engine)
+        experiment, engine = _find_processes()
+        before, after = self._before, self._read_host(experiment, engine)
         ours = {process.pid for process in (*self._experiment, *experiment)}
         gpus = tuple(
-            self._of_gpu(index, before, after, ours, looking) for index in range(len(self._gpus.known))
+            self._read_gpu(index, before, after, ours, looking) for index in range(len(self._gpus.known))
         ) or tuple(
             GpuConditions(name, unseen=dict.fromkeys(Unseen, self._gpus.trouble or "")) for name in self._gpus.names
         )
         return Conditions(
             load_before=before.load,
             load_after=after.load,
-            other_cpu_pct=_share_pct(
+            other_cpu_pct=_compute_share_pct(
                 before,
                 after,
                 (after.host_cpu_s - before.host_cpu_s)
                 - (after.engine_cpu_s - before.engine_cpu_s)
                 - (after.other_arms_cpu_s - before.other_arms_cpu_s),
             ),
-            idle_arms_cpu_pct=_share_pct(before, after, after.other_arms_cpu_s - before.other_arms_cpu_s),
+            idle_arms_cpu_pct=_compute_share_pct(before, after, after.other_arms_cpu_s - before.other_arms_cpu_s),
             stopped_pct=100.0 * stopped_s(looking.engine, _PERIOD_S) / max(after.at_s - before.at_s, 1e-9),
-            engine_processes=_treatment(self._roles),
-            gpu_util_pct=_mean([gpu.util_pct for gpu in gpus]),
-            sm_clock_mhz=_mean([_middle(gpu.sm_clock_mhz) for gpu in gpus]),
-            memory_clock_mhz=_mean([_middle(gpu.memory_clock_mhz) for gpu in gpus]),
-            temperature_c=_mean([_middle(gpu.temperature_c) for gpu in gpus]),
-            power_w=_sum([gpu.power_w for gpu in gpus]),
-            energy_j=_sum([gpu.energy_j for gpu in gpus]),
-            memory_used_mib=_sum([gpu.memory_used_mib for gpu in gpus]),
+            engine_processes=_read_treatment(self._roles),
+            gpu_util_pct=_average([gpu.util_pct for gpu in gpus]),
+            sm_clock_mhz=_average([_find_middle(gpu.sm_clock_mhz) for gpu in gpus]),
+            memory_clock_mhz=_average([_find_middle(gpu.memory_clock_mhz) for gpu in gpus]),
+            temperature_c=_average([_find_middle(gpu.temperature_c) for gpu in gpus]),
+            power_w=_add_up([gpu.power_w for gpu in gpus]),
+            energy_j=_add_up([gpu.energy_j for gpu in gpus]),
+            memory_used_mib=_add_up([gpu.memory_used_mib for gpu in gpus]),
             gpus=gpus,
         )
 
-    def _reading(self, experiment: Collection[psutil.Process], engine: Collection[psutil.Process]) -> _Reading:
+    def _read_host(self, experiment: Collection[psutil.Process], engine: Collection[psutil.Process]) -> _Reading:
         times = psutil.cpu_times()
         own = {process.pid for process in engine}
         return _Reading(
             at_s=time.time(),
             load=os.getloadavg()[0],
             host_cpu_s=sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0),
-            engine_cpu_s=sum(map(_cpu_s, engine)),
-            other_arms_cpu_s=sum(_cpu_s(process) for process in experiment if process.pid not in own),
+            engine_cpu_s=sum(map(_read_cpu_s, engine)),
+            other_arms_cpu_s=sum(_read_cpu_s(process) for process in experiment if process.pid not in own),
             totals=tuple(gpu.totals() for gpu in self._gpus.known),
         )
 
-    def _of_gpu(
+    def _read_gpu(
         self, index: int, before: _Reading, after: _Reading, ours: Collection[int], looking: "_Looking"
     ) -> GpuConditions:
         gpu = self._gpus.known[index]
@@ -164,12 +164,12 @@ class _Looking(threading.Thread):
 
     def _look(self, *, seldom: bool) -> None:
         began, cpu_s = time.monotonic(), time.process_time()
-        stopped = any(_status(process) in _STOPPED for process in self._processes)
+        stopped = any(_read_status(process) in _STOPPED for process in self._processes)
         for gpu, seen in zip(self._gpus, self.gpu, strict=True):
             look = gpu.look(pcie=seldom)
             seen.looks.append(look)
             for pid in listed([look]) - self.names.keys():
-                self.names[pid] = _name(pid)
+                self.names[pid] = _read_name(pid)
             if seldom:
                 seen.uses |= dict.fromkeys(gpu.uses(self._since_us))
         self.engine.append(EngineLook(at_s=began, done_s=time.monotonic(), stopped=stopped, cpu_s=cpu_s))
@@ -179,13 +179,13 @@ def _await_rest(others: Collection[psutil.Process]) -> None:
     """Wait, within bounds, while idle engines use the CPU: a worker of vLLM spins for a second after its last step."""
     deadline = time.monotonic() + _REST_WITHIN_S
     while others and time.monotonic() < deadline:
-        before = sum(map(_cpu_s, others))
+        before = sum(map(_read_cpu_s, others))
         time.sleep(_REST_LOOK_S)
-        if sum(map(_cpu_s, others)) - before < _REST_SHARE * _REST_LOOK_S:
+        if sum(map(_read_cpu_s, others)) - before < _REST_SHARE * _REST_LOOK_S:
             return
 
 
-def _processes() -> tuple[list[psutil.Process], list[psutil.Process]]:
+def _find_processes() -> tuple[list[psutil.Process], list[psutil.Process]]:
     """The processes of the whole experiment, and of them those of the arm's own engine."""
     me = psutil.Process()
     engine = {process.pid: process for process in (me, *me.children(recursive=True))}
@@ -196,14 +196,14 @@ def _processes() -> tuple[list[psutil.Process], list[psutil.Process]]:
     return list(every.values()), list(engine.values())
 
 
-def _role(process: psutil.Process) -> str | None:
+def _find_role(process: psutil.Process) -> str | None:
     if process.pid == os.getpid():
         return _ARM
     title = processes.read_title(process.pid)
     return title.split()[0] if title.startswith(processes.ENGINE_TITLE) else None
 
 
-def _treatment(roles: dict[int, str]) -> tuple[ProcessTreatment, ...]:
+def _read_treatment(roles: dict[int, str]) -> tuple[ProcessTreatment, ...]:
     found = set()
     for pid, role in roles.items():
         with suppress(psutil.NoSuchProcess):
@@ -212,7 +212,7 @@ def _treatment(roles: dict[int, str]) -> tuple[ProcessTreatment, ...]:
     return tuple(sorted(found, key=lambda one: (one.role, one.niceness, one.cores)))
 
 
-def _share_pct(before: _Reading, after: _Reading, cpu_s: float) -> float | None:
+def _compute_share_pct(before: _Reading, after: _Reading, cpu_s: float) -> float | None:
     """CPU time as a share of all cores; None for a trial too short for the kernel's 10 ms ticks."""
     elapsed = after.at_s - before.at_s
     if elapsed < _SHORTEST_READABLE_S:
@@ -220,7 +220,7 @@ def _share_pct(before: _Reading, after: _Reading, cpu_s: float) -> float | None:
     return max(0.0, 100.0 * cpu_s / (elapsed * (psutil.cpu_count() or 1)))
 
 
-def _cpu_s(process: psutil.Process) -> float:
+def _read_cpu_s(process: psutil.Process) -> float:
     try:
         times = process.cpu_times()
     except psutil.NoSuchProcess:
@@ -228,30 +228,30 @@ def _cpu_s(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def _status(process: psutil.Process) -> str:
+def _read_status(process: psutil.Process) -> str:
     try:
         return str(process.status())
     except psutil.NoSuchProcess:
         return ""
 
 
-def _name(pid: int) -> str:
+def _read_name(pid: int) -> str:
     try:
         return str(psutil.Process(pid).name())
     except (psutil.NoSuchProcess, psutil.AccessDenied):
         return ""
 
 
-def _middle(spread: Spread | None) -> float | None:
+def _find_middle(spread: Spread | None) -> float | None:
     return None if spread is None else spread.mean
 
 
-def _mean(values: list[float | None]) -> float | None:
+def _average(values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
 
-def _sum(values: list[float | None]) -> float | None:
+def _add_up(values: list[float | None]) -> float | None:
     """Of all; None where any is unknown, or there is none."""
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None

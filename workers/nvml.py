@@ -32,9 +32,9 @@ class Gpu:
         nvml, handle = self._nvml, self._handle
         memory = self._ask("nvmlDeviceGetMemoryInfo")
         return {
-            "gpu": _text(self._ask("nvmlDeviceGetName")),
+            "gpu": _decode(self._ask("nvmlDeviceGetName")),
             "gpu_memory_mib": None if memory is None else memory.total // 2**20,
-            "gpu_driver": _text(nvml.nvmlSystemGetDriverVersion()),
+            "gpu_driver": _decode(nvml.nvmlSystemGetDriverVersion()),
             "gpu_power_cap_w": _read(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle, scale=1e-3),
             "gpu_max_sm_clock_mhz": _read(nvml, "nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM),
             "gpu_max_memory_clock_mhz": _read(nvml, "nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_MEM),
@@ -49,8 +49,8 @@ class Gpu:
             memory_clock_mhz=_read(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_MEM),
             temperature_c=_read(nvml, "nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),
             memory_used_mib=None if memory is None else memory.used / 2**20,
-            pcie_mb_s=self._pcie_mb_s() if pcie else None,
-            processes=self._processes(),
+            pcie_mb_s=self._read_pcie_mb_s() if pcie else None,
+            processes=self._list_processes(),
         )
 
     def totals(self) -> GpuTotals:
@@ -104,7 +104,7 @@ class Gpu:
         values = [sample.sampleValue.uiVal for sample in samples if sample.timeStamp <= until_s * 1e6]
         return sum(values) / len(values) if values else None
 
-    def _processes(self) -> tuple[GpuProcess, ...] | None:
+    def _list_processes(self) -> tuple[GpuProcess, ...] | None:
         compute = self._ask("nvmlDeviceGetComputeRunningProcesses")
         if compute is None:
             return None
@@ -114,7 +114,7 @@ class Gpu:
             for pid, one in every.items()
         )
 
-    def _pcie_mb_s(self) -> float | None:
+    def _read_pcie_mb_s(self) -> float | None:
         nvml = self._nvml
         both = [
             _read(nvml, "nvmlDeviceGetPcieThroughput", self._handle, way, scale=1e-3)
@@ -150,12 +150,12 @@ def open_gpus(names: Sequence[str]) -> Gpus:
         return Gpus(tuple(names), trouble=f"NVML: {error}")
     try:
         nvml.nvmlInit()
-        return Gpus(tuple(names), tuple(Gpu(name, nvml, _handle(nvml, name)) for name in names))
+        return Gpus(tuple(names), tuple(Gpu(name, nvml, _find_handle(nvml, name)) for name in names))
     except nvml.NVMLError as error:
         return Gpus(tuple(names), trouble=f"NVML: {error}")
 
 
-def _handle(nvml: ModuleType, name: str) -> Any:
+def _find_handle(nvml: ModuleType, name: str) -> Any:
     if name.isdecimal():
         return nvml.nvmlDeviceGetHandleByIndex(int(name))
     return nvml.nvmlDeviceGetHandleByUUID(name)
@@ -169,5 +169,5 @@ def _read(nvml: ModuleType, function: str, *arguments: Any, scale: float = 1.0) 
         return None
 
 
-def _text(value: str | bytes | None) -> str | None:
+def _decode(value: str | bytes | None) -> str | None:
     return value.decode() if isinstance(value, bytes) else value

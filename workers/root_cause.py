@@ -23,22 +23,22 @@ _INPUT = re.compile(r" \[type=.*")
 _ADDRESS = re.compile(r"^For further information visit ")
 
 
-def root_cause(error: str, log: str) -> str:
+def find_root_cause(error: str, log: str) -> str:
     """The first exception the log shows that is not the mere consequence of another; else what ``error`` says."""
-    lines = _lines(log)
+    lines = _strip_prefixes(log)
     for number, line in enumerate(lines):
         if _RAISED.match(line) and not _CONSEQUENCE.search(line):
-            return _told(lines[number:])
-    said = [line for line in _lines(error) if line and not _ADDRESS.match(line)]
+            return _tell(lines[number:])
+    said = [line for line in _strip_prefixes(error) if line and not _ADDRESS.match(line)]
     if not said:
         return "the engine gave no reason"
     counted = [number for number, line in enumerate(said) if _COUNTED.search(line)]
     if counted:
-        return _told(said[counted[0] :])
+        return _tell(said[counted[0] :])
     if _CONSEQUENCE.search(said[-1]):
         # No exception anywhere: the core was killed, by somebody or by the kernel for want of memory.
         return f"{_POINTER.sub('', said[-1])} (the log shows no exception: was a process killed, or out of memory?)"
-    return _told(said[-1:])
+    return _tell(said[-1:])
 
 
 def tail(log: str, lines: int = 40) -> str:
@@ -46,7 +46,7 @@ def tail(log: str, lines: int = 40) -> str:
     return "\n".join(log.splitlines()[-lines:])
 
 
-def _told(lines: list[str]) -> str:
+def _tell(lines: list[str]) -> str:
     """The exception that these lines begin with, of a pydantic error its first complaint too; and what to do."""
     if not _COUNTED.search(lines[0]):
         advice = [told for said, told in _ADVICE.items() if said in lines[0]]
@@ -55,5 +55,5 @@ def _told(lines: list[str]) -> str:
     return f"{lines[0]}: {complaints[0]}" if complaints else lines[0]
 
 
-def _lines(text: str) -> list[str]:
+def _strip_prefixes(text: str) -> list[str]:
     return [_PREFIX.sub("", line).strip() for line in text.splitlines()]

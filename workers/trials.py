@@ -29,11 +29,11 @@ class RunningEngine(Protocol):
 class EnginePool(Protocol):
     """What a run of trials needs of the engines."""
 
-    def ready(self, arm: str, fresh: bool) -> tuple[RunningEngine, bool]:
+    def prepare(self, arm: str, fresh: bool) -> tuple[RunningEngine, bool]:
         """The arm's engine, awake; and whether it has just been woken or started."""
         ...
 
-    def changes(self, arm: str) -> tuple[str, ...]:
+    def find_changes(self, arm: str) -> tuple[str, ...]:
         """In what the arm's engine, if it was started anew, is not what it was at its first start."""
         ...
 
@@ -45,11 +45,11 @@ class EnginePool(Protocol):
 class Batches(Protocol):
     """Where the requests of a trial come from."""
 
-    def batch(self, trial: PlannedTrial) -> Batch:
+    def draw_batch(self, trial: PlannedTrial) -> Batch:
         """The requests of a trial."""
         ...
 
-    def settling(self, trial: PlannedTrial) -> Batch:
+    def draw_settling(self, trial: PlannedTrial) -> Batch:
         """A short pass of the trial's shape that leaves nothing of use to it in the engine."""
         ...
 
@@ -74,12 +74,12 @@ def run_trials(
     """
     failures: Counter[str] = Counter()
     repeats = _Repeats(plan, rules.done)
-    for trial in repeats.trials():
+    for trial in repeats.order_trials():
         watch.check_between_trials()
         watch.current = trial
         started_at, began = time.time(), time.monotonic()
         try:
-            outcome = _run(trial, engines, workload, rules, watch)
+            outcome = _run_trial(trial, engines, workload, rules, watch)
         except (EngineDied, EngineStalled) as error:
             engines.discard(trial.arm)
             failures[trial.arm] += 1
@@ -110,7 +110,7 @@ class _Repeats:
         self._disturbed: list[int] = []
         self._repeated = 0
 
-    def trials(self) -> Iterator[PlannedTrial]:
+    def order_trials(self) -> Iterator[PlannedTrial]:
         """The plan's trials that are left, then those of repeats; a repeat that is disturbed too is not repeated.
 
         Engines that will start anew repeat before they do, so that a block stays with its start.
@@ -129,12 +129,12 @@ class _Repeats:
             self._disturbed.append(trial.block)
 
 
-def _run(trial: PlannedTrial, engines: EnginePool, workload: Batches, rules: Rules, watch: Watch) -> Outcome:
-    engine, unsettled = engines.ready(trial.arm, trial.fresh_engine)
+def _run_trial(trial: PlannedTrial, engines: EnginePool, workload: Batches, rules: Rules, watch: Watch) -> Outcome:
+    engine, unsettled = engines.prepare(trial.arm, trial.fresh_engine)
     driver = rules.drivers[trial.arm]
     if unsettled:
         # The first pass after waking was 0.6 % slower on an H200; it is not measured.
-        engine.rollout(workload.settling(trial), driver, True, watch, rules.cancel_grace_s)
-    outcome = engine.rollout(workload.batch(trial), driver, rules.reset_prefix_cache, watch, rules.cancel_grace_s)
-    conditions = dataclasses.replace(outcome.conditions, engine_changes=engines.changes(trial.arm))
+        engine.rollout(workload.draw_settling(trial), driver, True, watch, rules.cancel_grace_s)
+    outcome = engine.rollout(workload.draw_batch(trial), driver, rules.reset_prefix_cache, watch, rules.cancel_grace_s)
+    conditions = dataclasses.replace(outcome.conditions, engine_changes=engines.find_changes(trial.arm))
     return dataclasses.replace(outcome, conditions=conditions)

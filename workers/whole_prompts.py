@@ -16,7 +16,7 @@ from app.spec.workload import FilePrompts, InlinePrompts, SyntheticPrompts
 _LEAST_BATCHED_TOKENS = 2048  # vLLM's own choice for a CPU, at least
 
 
-def arms_on_cpu(
+def keep_prompts_whole(
     spec: Experiment, resolved: ResolvedExperiment, from_file: Sequence[str | tuple[int, ...]] | None
 ) -> dict[str, ResolvedArm]:
     """The arms as their engines are started on a CPU, by name; ``from_file`` are the prompts of a file.

@@ -21,7 +21,7 @@ from app.stats.paired import compare_paired
 from benchmarks.gpu.budget import Deadline
 from benchmarks.gpu.parts import experiment_of, plan_of
 from benchmarks.gpu.process import failure_of, run_until
-from workers.engine_config import engine_arguments, engine_environment
+from workers.engine_config import build_engine_arguments, build_engine_environment
 
 Object = dict[str, Any]
 
@@ -38,7 +38,7 @@ _NOT_ARGUMENTS = ("skip_tokenizer_init", "disable_log_stats")
 
 def command(arm: ResolvedArm, workload: Object, seed: int, out: Path, *, sleep_mode: bool) -> list[str]:
     """One process; prompts are random text, so it needs a tokenizer, and any will do."""
-    arguments = engine_arguments(arm, sleep_mode) | {
+    arguments = build_engine_arguments(arm, sleep_mode) | {
         "tokenizer": str(MODELS["tiny-qwen2"].path),
         "random_input_len": workload["prompts"]["tokens"]["value"],
         "random_output_len": workload["output"]["tokens"]["value"],
@@ -78,7 +78,7 @@ def measure(spec: Object, folder: Path, deadline: Deadline) -> Object:
         out = folder / f"{trial.slot:02}-vllm.json"
         arm = arms[trial.arm]
         arguments = command(arm, spec["workload"], trial.block, out, sleep_mode=on_gpu)
-        ran = run_until(arguments, engine_environment(arm, on_gpu), log, log, deadline)
+        ran = run_until(arguments, build_engine_environment(arm, on_gpu), log, log, deadline)
         failure = failure_of(ran, log)
         if failure is None and out.exists():
             found = trial.model_dump(mode="json") | {"trial_s": json.loads(out.read_text())["elapsed_time"]} | ran

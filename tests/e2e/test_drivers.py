@@ -58,7 +58,7 @@ class Running:
         workload = self.workload(spec)
         if resets:
             assert self._driver.reset_prefix_cache()
-        batch = workload.settling(trial) if settles else workload.batch(trial)
+        batch = workload.draw_settling(trial) if settles else workload.draw_batch(trial)
         (arm,) = resolve(spec).arms
         return self._driver.rollout(batch, arm.driver, nullcontext())
 

@@ -57,7 +57,7 @@ class SimulatedPool:
     def _new(self, arm: str) -> SimulatedEngineHandle:
         return SimulatedEngineHandle(arm, SimulatedEngine(self._settings[arm], seed=0), self)
 
-    def ready(self, arm: str, fresh: bool) -> tuple[SimulatedEngineHandle, bool]:
+    def prepare(self, arm: str, fresh: bool) -> tuple[SimulatedEngineHandle, bool]:
         """The arm's engine; unsettled if it is new or was asleep."""
         started = fresh or arm not in self._engines
         if started:
@@ -67,7 +67,7 @@ class SimulatedPool:
         self._awake = arm
         return self._engines[arm], started or woken
 
-    def changes(self, arm: str) -> tuple[str, ...]:
+    def find_changes(self, arm: str) -> tuple[str, ...]:
         del arm
         return ()
 

@@ -24,7 +24,7 @@ def bytes_as_tokens(texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
 
 
 def batch_of(spec: Experiment, trial: PlannedTrial | None = None) -> Batch:
-    return SeededBatches(spec, resolve(spec), 8192, bytes_as_tokens).batch(trial or planned())
+    return SeededBatches(spec, resolve(spec), 8192, bytes_as_tokens).draw_batch(trial or planned())
 
 
 def with_workload(**workload: Any) -> Experiment:
@@ -71,7 +71,7 @@ def test_the_settling_pass_has_the_trial_s_shape_and_none_of_its_prefixes(prompt
     arrival = {"pattern": "poisson", "rate": 5.0}
     spec = a_simulated_spec(workload={"prompts": prompts, "samples_per_prompt": 2, "arrival": arrival})
     workload = SeededBatches(spec, resolve(spec), 8192, bytes_as_tokens)
-    trial, settling = workload.batch(planned()), workload.settling(planned("async", position=1))
+    trial, settling = workload.draw_batch(planned()), workload.draw_settling(planned("async", position=1))
     assert [len(r.prompt_token_ids) for r in settling.requests] == [len(r.prompt_token_ids) for r in trial.requests]
     assert not {r.prompt_token_ids[0] for r in settling.requests} & {r.prompt_token_ids[0] for r in trial.requests}
     assert settling.requests[0].prompt_token_ids == settling.requests[1].prompt_token_ids
@@ -80,9 +80,9 @@ def test_the_settling_pass_has_the_trial_s_shape_and_none_of_its_prefixes(prompt
 
 def test_every_arm_of_a_block_settles_with_the_same_prompts_and_every_block_with_others() -> None:
     workload = SeededBatches(a_spec(), resolve(a_spec()), 8192, bytes_as_tokens)
-    first = workload.settling(planned(block=0)).requests
-    assert workload.settling(planned("async", block=0, position=1)).requests == first
-    assert workload.settling(planned(block=1)).requests != first
+    first = workload.draw_settling(planned(block=0)).requests
+    assert workload.draw_settling(planned("async", block=0, position=1)).requests == first
+    assert workload.draw_settling(planned(block=1)).requests != first
 
 
 def test_forced_lengths_are_exact() -> None:
@@ -137,7 +137,7 @@ def test_text_and_token_ids_may_be_mixed() -> None:
 def test_prompts_of_a_file_are_encoded_like_any_other() -> None:
     spec = with_workload(prompts={"source": "file", "path": "prompts.jsonl"}, samples_per_prompt=1)
     workload = SeededBatches(spec, resolve(spec), 8192, bytes_as_tokens, from_file=("ab", (7, 8, 9)))
-    assert [r.prompt_token_ids for r in workload.batch(planned()).requests] == [(97, 98), (7, 8, 9)]
+    assert [r.prompt_token_ids for r in workload.draw_batch(planned()).requests] == [(97, 98), (7, 8, 9)]
     other = SeededBatches(spec, resolve(spec), 8192, bytes_as_tokens, from_file=("ab", (7, 8)))
     assert workload.sha256 != other.sha256
 
@@ -164,7 +164,7 @@ def test_a_cancel_ends_the_drawing_of_a_large_batch() -> None:
     watch.cancelled.set()
     began = time.monotonic()
     with pytest.raises(Cancelled):
-        workload.batch(planned())
+        workload.draw_batch(planned())
     assert time.monotonic() - began < 1.0
 
 

@@ -11,7 +11,13 @@ import pytest
 from app.spec.models import MODELS
 from app.spec.resolution import resolve
 from tests.support.builders import a_spec
-from workers.engine_config import engine_arguments, engine_environment, flatten, resolved_arm, resolved_config
+from workers.engine_config import (
+    build_engine_arguments,
+    build_engine_environment,
+    describe_arm,
+    flatten,
+    read_engine_config,
+)
 
 
 class Colour(enum.Enum):
@@ -84,7 +90,7 @@ def test_a_started_engine_says_what_it_turned_out_to_be(monkeypatch: pytest.Monk
     monkeypatch.setenv("HOME", "/home/somebody")
     (settings,) = resolve(a_spec(arms=[{"name": "sync", "profile": "vllm-sync"}])).arms
     runtime = ParallelConfig({"env_vars": {"ROLLOUT_LAB_ENGINE": "another for every engine"}})
-    found = resolved_arm(settings, VllmConfig(ModelConfig(512), runtime), start_s=3.5, can_sleep=True)
+    found = describe_arm(settings, VllmConfig(ModelConfig(512), runtime), start_s=3.5, can_sleep=True)
     assert (found.arm, found.start_s, found.can_sleep, found.vocab_size) == ("sync", 3.5, True, 512)
     assert found.config["engine.model_config.vocabulary"] == 512
     assert found.config["env.VLLM_CPU_KVCACHE_SPACE"] == "1"
@@ -94,7 +100,7 @@ def test_a_started_engine_says_what_it_turned_out_to_be(monkeypatch: pytest.Monk
 
 
 def test_every_arm_gets_the_same_explicit_scheduler_limits_and_statistics() -> None:
-    sync, other = (engine_arguments(arm, sleep_mode=False) for arm in resolve(a_spec()).arms)
+    sync, other = (build_engine_arguments(arm, sleep_mode=False) for arm in resolve(a_spec()).arms)
     assert sync == other
     assert sync["max_num_seqs"] == 256
     assert sync["max_num_batched_tokens"] == 8192
@@ -104,12 +110,12 @@ def test_every_arm_gets_the_same_explicit_scheduler_limits_and_statistics() -> N
 
 def test_a_null_leaves_the_choice_to_vllm() -> None:
     (arm,) = resolve(a_spec(arms=[{"name": "a", "profile": "vllm-sync", "engine": {"max_num_seqs": None}}])).arms
-    assert "max_num_seqs" not in engine_arguments(arm, sleep_mode=False)
+    assert "max_num_seqs" not in build_engine_arguments(arm, sleep_mode=False)
 
 
 def test_a_preset_is_a_directory_and_needs_no_tokenizer_if_it_has_none() -> None:
     (arm,) = resolve(a_spec(model={"preset": "qwen2.5-7b-shape"}, arms=[{"name": "a", "profile": "vllm-sync"}])).arms
-    arguments = engine_arguments(arm, sleep_mode=True)
+    arguments = build_engine_arguments(arm, sleep_mode=True)
     assert arguments["model"] == str(MODELS["qwen2.5-7b-shape"].path)
     assert arguments["load_format"] == "dummy"
     assert arguments["skip_tokenizer_init"] is True
@@ -119,7 +125,7 @@ def test_a_preset_is_a_directory_and_needs_no_tokenizer_if_it_has_none() -> None
 def test_a_hub_model_keeps_its_revision_and_tokenizer() -> None:
     model = {"id": "org/model", "revision": "abc", "tokenizer": "org/tokenizer"}
     (arm,) = resolve(a_spec(model=model, arms=[{"name": "a", "profile": "vllm-sync"}])).arms
-    arguments = engine_arguments(arm, sleep_mode=False)
+    arguments = build_engine_arguments(arm, sleep_mode=False)
     assert (arguments["model"], arguments["revision"], arguments["tokenizer"]) == ("org/model", "abc", "org/tokenizer")
     assert "skip_tokenizer_init" not in arguments
 
@@ -130,9 +136,9 @@ def test_the_arm_s_own_environment_wins() -> None:
         {"name": "b", "profile": "vllm-sync"},
     ]
     own, common = resolve(a_spec(arms=arms)).arms
-    assert engine_environment(own, on_gpu=False)["VLLM_CPU_KVCACHE_SPACE"] == "2"
-    assert engine_environment(common, on_gpu=False)["VLLM_CPU_KVCACHE_SPACE"] == "1"
-    assert "VLLM_CPU_KVCACHE_SPACE" not in engine_environment(common, on_gpu=True)
+    assert build_engine_environment(own, on_gpu=False)["VLLM_CPU_KVCACHE_SPACE"] == "2"
+    assert build_engine_environment(common, on_gpu=False)["VLLM_CPU_KVCACHE_SPACE"] == "1"
+    assert "VLLM_CPU_KVCACHE_SPACE" not in build_engine_environment(common, on_gpu=True)
 
 
 def test_where_prompts_are_kept_whole_our_default_step_gives_way_to_the_model_s_longest_sequence(
@@ -143,17 +149,17 @@ def test_where_prompts_are_kept_whole_our_default_step_gives_way_to_the_model_s_
     text = {"prompts": {"source": "inline", "prompts": ["of unknown length"]}}
     model = {"id": str(tmp_path), "load_format": "dummy"}
     (whole, *_) = resolve(a_spec(model=model, workload=text, engine={"enable_chunked_prefill": False})).arms
-    assert engine_arguments(whole, sleep_mode=False)["max_num_batched_tokens"] == 20_000
+    assert build_engine_arguments(whole, sleep_mode=False)["max_num_batched_tokens"] == 20_000
     (asked, *_) = resolve(
         a_spec(model=model, workload=text, engine={"enable_chunked_prefill": False, "max_num_batched_tokens": 4096})
     ).arms
-    assert engine_arguments(asked, sleep_mode=False)["max_num_batched_tokens"] == 4096
+    assert build_engine_arguments(asked, sleep_mode=False)["max_num_batched_tokens"] == 4096
 
 
 def test_no_secret_of_the_environment_or_of_vllm_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_API_KEY", "planted-api-key")
     monkeypatch.setenv("HF_TOKEN", "planted-hub-token")
     monkeypatch.setenv("OMP_LEAK", "planted-hub-token")
-    found = resolved_config({"model_config": {"hf_token": "planted-other", "path": "planted-hub-token"}})
+    found = read_engine_config({"model_config": {"hf_token": "planted-other", "path": "planted-hub-token"}})
     assert "planted" not in str(found)
     assert found["env.VLLM_API_KEY"] == found["engine.model_config.hf_token"] == "<hidden>"

@@ -78,7 +78,7 @@ def test_on_a_gpu_one_is_awake_at_a_time() -> None:
     engines, journal, _ = engines_of(TWO_ENGINES, on_gpu=True)
     engines.start_all()
     journal.clear()
-    assert [engines.ready(arm, fresh=False)[1] for arm in ("async", "sync", "sync", "async")] == [
+    assert [engines.prepare(arm, fresh=False)[1] for arm in ("async", "sync", "sync", "async")] == [
         False,
         True,
         False,
@@ -92,7 +92,7 @@ def test_engines_that_restart_are_never_two_at_a_time(on_gpu: bool) -> None:
     engines, journal, planned = engines_of(TWO_ENGINES, on_gpu=on_gpu, residency="restart", blocks=1)
     engines.start_all()
     for trial in planned.trials:
-        engines.ready(trial.arm, trial.fresh_engine)
+        engines.prepare(trial.arm, trial.fresh_engine)
     alive: set[str] = set()
     for what, arm in (line.split() for line in journal):
         (alive.discard if what == "kill" else alive.add)(arm)
@@ -106,7 +106,7 @@ def test_arms_that_differ_in_driver_settings_share_an_engine_and_keep_their_name
     assert [line for line in journal if line.startswith("start")] == ["start final"]
     assert [arm.arm for arm in resolved] == ["final", "delta"]
     assert [arm.config["driver.output_kind"] for arm in resolved] == ["final_only", "delta"]
-    assert not engines.ready("delta", fresh=False)[1]
+    assert not engines.prepare("delta", fresh=False)[1]
 
 
 def test_a_discarded_engine_is_replaced_when_it_is_needed() -> None:
@@ -114,7 +114,7 @@ def test_a_discarded_engine_is_replaced_when_it_is_needed() -> None:
     engines.start_all()
     journal.clear()
     engines.discard("async")
-    assert engines.ready("async", fresh=False)[1]
+    assert engines.prepare("async", fresh=False)[1]
     assert journal == ["kill async", "load async", "start async"]
 
 
@@ -131,10 +131,10 @@ def test_on_a_gpu_all_engines_end_and_start_anew_between_two_starts() -> None:
     beginning = list(journal)
     boundary = next(index for index, trial in enumerate(planned.trials) if trial.fresh_engine)
     for trial in planned.trials[:boundary]:
-        engines.ready(trial.arm, trial.fresh_engine)
+        engines.prepare(trial.arm, trial.fresh_engine)
     journal.clear()
     for trial in planned.trials[boundary:]:
-        engines.ready(trial.arm, trial.fresh_engine)
+        engines.prepare(trial.arm, trial.fresh_engine)
     assert journal[: 2 + len(beginning)] == ["kill sync", "kill async", *beginning]
     assert [line for line in journal[2 + len(beginning) :] if not line.startswith(("sleep", "wake"))] == []
 
@@ -144,7 +144,7 @@ def test_as_many_engines_start_as_the_plan_says(arms: list[dict[str, Any]]) -> N
     engines, journal, planned = engines_of(arms, on_gpu=False, blocks=6, starts=3)
     engines.start_all()
     for trial in planned.trials:
-        engines.ready(trial.arm, trial.fresh_engine)
+        engines.prepare(trial.arm, trial.fresh_engine)
     assert sum(line.startswith("start") for line in journal) == planned.engine_starts
 
 
@@ -152,11 +152,11 @@ def test_an_engine_that_died_before_a_new_start_does_not_keep_the_others() -> No
     engines, journal, _ = engines_of(TWO_ENGINES, on_gpu=False, blocks=2, starts=2)
     engines.start_all()
     for arm in ("sync", "async"):
-        engines.ready(arm, fresh=False)
+        engines.prepare(arm, fresh=False)
     engines.discard("sync")
     journal.clear()
-    assert engines.ready("sync", fresh=True)[0] is engines.ready("sync", fresh=False)[0]
-    engines.ready("async", fresh=True)
+    assert engines.prepare("sync", fresh=True)[0] is engines.prepare("sync", fresh=False)[0]
+    engines.prepare("async", fresh=True)
     assert [line for line in journal if line.startswith(("kill", "start"))] == [
         "kill async",
         "start sync",
@@ -168,10 +168,10 @@ def test_an_engine_that_is_replaced_is_compared_with_the_first() -> None:
     engines, journal, _ = engines_of(TWO_ENGINES, on_gpu=False)
     engines.start_all()
     engines.discard("async")
-    engines.ready("async", False)
-    assert engines.changes("async") == ()
+    engines.prepare("async", False)
+    assert engines.find_changes("async") == ()
     engines.discard("async")
     journal.append("lose a thread")
-    engines.ready("async", False)
-    assert engines.changes("async") == ('env.OMP_NUM_THREADS is "1" instead of "2"',)
-    assert engines.changes("sync") == ()
+    engines.prepare("async", False)
+    assert engines.find_changes("async") == ('env.OMP_NUM_THREADS is "1" instead of "2"',)
+    assert engines.find_changes("sync") == ()

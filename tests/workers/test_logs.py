@@ -53,11 +53,11 @@ def test_a_host_without_the_worker_s_directory_keeps_logs_in_its_temporary_one(t
 def test_another_process_reads_a_log_from_where_it_was(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_text("before\n")
-    begin = logs.size(log)
+    begin = logs.read_size(log)
     log.write_text("before\nafter\n")
     assert logs.read(log, begin) == "after\n"
     assert logs.read(tmp_path / "elsewhere.log", 0) is None
-    assert logs.size(tmp_path / "elsewhere.log") == 0
+    assert logs.read_size(tmp_path / "elsewhere.log") == 0
 
 
 def test_of_a_long_log_the_end_is_read(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from app.measure.gpu import GpuProcess, ProcessUse
 from app.measure.records import Unseen
 from tests.support.recorded_nvml import NO_PERMISSION, NOT_SUPPORTED, NVMLError, RecordedNvml, a_sample
-from workers.hardware import hardware_identity
+from workers.hardware import read_hardware
 from workers.nvml import Gpu, open_gpus
 
 
@@ -91,10 +91,10 @@ def test_without_rights_to_nvml_the_gpus_are_still_counted(nvml: RecordedNvml) -
     nvml.refused["nvmlInit"] = NO_PERMISSION
     gpus = open_gpus(["0", "1"])
     assert (gpus.names, gpus.known, gpus.trouble) == (("0", "1"), (), "NVML: Insufficient Permissions")
-    assert hardware_identity(gpus)["gpu_count"] == 2
+    assert read_hardware(gpus)["gpu_count"] == 2
 
 
 @pytest.mark.usefixtures("nvml")
 def test_the_identity_of_a_gpu() -> None:
-    identity = hardware_identity(open_gpus(["0"]))
+    identity = read_hardware(open_gpus(["0"]))
     assert (identity["gpu"], identity["gpu_power_cap_w"], identity["gpu_memory_mib"]) == ("NVIDIA H200", 700.0, 143_771)

@@ -1,6 +1,6 @@
 """The line that says why an engine did not start."""
 
-from workers.root_cause import root_cause, tail
+from workers.root_cause import find_root_cause, tail
 
 ENGINE_LOG = """\
 (EngineCore pid=12) INFO 11-30 02:50:12 [core.py:90] Initializing a V1 LLM engine
@@ -17,16 +17,16 @@ RuntimeError: Engine core initialization failed. See root cause above. Failed co
 
 def test_the_engine_core_s_exception_is_the_cause_not_the_front_end_s() -> None:
     error = "Engine core initialization failed. See root cause above."
-    assert root_cause(error, ENGINE_LOG) == "ValueError: 2.0 GiB KV cache is needed"
+    assert find_root_cause(error, ENGINE_LOG) == "ValueError: 2.0 GiB KV cache is needed"
 
 
 def test_a_qualified_exception_name_is_recognised() -> None:
     log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
-    assert root_cause("Engine core initialization failed", log) == log
+    assert find_root_cause("Engine core initialization failed", log) == log
 
 
 def test_without_a_traceback_the_error_itself_is_the_cause() -> None:
-    assert root_cause("first\nOSError: no such model", "INFO all is well") == "OSError: no such model"
+    assert find_root_cause("first\nOSError: no such model", "INFO all is well") == "OSError: no such model"
 
 
 DEAD = "EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause."
@@ -38,20 +38,20 @@ def test_a_core_that_dies_in_a_trial_is_explained_by_its_own_exception() -> None
         "(EngineCore pid=12) ERROR 11-30 02:50:20 [core.py:900] RuntimeError: CPU Generator does not use offset\n"
         f"ERROR 11-30 02:50:20 [async_llm.py:900] vllm.v1.engine.exceptions.{DEAD}\n"
     )
-    said = root_cause(DEAD, log)
+    said = find_root_cause(DEAD, log)
     assert said.startswith("RuntimeError: CPU Generator does not use offset (")
     assert "per_request_seed: false" in said
 
 
 def test_a_core_that_was_killed_has_no_stack_trace_to_point_to() -> None:
     log = f"ERROR 11-30 02:50:20 [core_client.py:1] Engine core proc EngineCore_DP0 died unexpectedly\n{DEAD}"
-    said = root_cause(f"the engine core died: {DEAD}", log)
+    said = find_root_cause(f"the engine core died: {DEAD}", log)
     assert "above" not in said
     assert "killed" in said
 
 
 def test_a_process_that_is_gone_is_the_cause_where_the_log_has_none() -> None:
-    assert root_cause("the engine's process 12 is gone", f"INFO fine\n{DEAD}") == "the engine's process 12 is gone"
+    assert find_root_cause("the engine's process 12 is gone", f"INFO fine\n{DEAD}") == "the engine's process 12 is gone"
 
 
 def test_of_a_pydantic_error_the_first_complaint_is_the_cause() -> None:
@@ -65,14 +65,14 @@ def test_of_a_pydantic_error_the_first_complaint_is_the_cause() -> None:
         "1 validation error for ModelConfig: Value error, User-specified max_model_len (9000) is greater than the "
         "derived one (4096)."
     )
-    assert root_cause(error, "") == said
-    assert root_cause("Engine core initialization failed", f"pydantic_core.ValidationError: {error}") == (
+    assert find_root_cause(error, "") == said
+    assert find_root_cause("Engine core initialization failed", f"pydantic_core.ValidationError: {error}") == (
         f"pydantic_core.ValidationError: {said}"
     )
 
 
 def test_an_engine_that_says_nothing_is_reported_as_such() -> None:
-    assert root_cause("", "") == "the engine gave no reason"
+    assert find_root_cause("", "") == "the engine gave no reason"
 
 
 def test_the_tail_is_the_last_lines() -> None:

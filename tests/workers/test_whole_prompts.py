@@ -10,14 +10,14 @@ from app.spec.experiment import Experiment
 from app.spec.resolution import resolve
 from app.spec.workload import Workload
 from tests.support.builders import a_simulated_spec, a_spec
-from workers.whole_prompts import arms_on_cpu
+from workers.whole_prompts import keep_prompts_whole
 
 LONG: dict[str, Any] = {"prompts": {"count": 20, "tokens": {"value": 500}}}
 SAMPLING: dict[str, Any] = {"sampling": {"per_request_seed": False}}
 
 
 def engines(spec: Experiment, from_file: tuple[Any, ...] | None = None) -> list[EngineSettings]:
-    return [arm.engine for arm in arms_on_cpu(spec, resolve(spec), from_file).values()]
+    return [arm.engine for arm in keep_prompts_whole(spec, resolve(spec), from_file).values()]
 
 
 def test_prompts_of_seeded_requests_are_kept_whole_in_every_arm_alike() -> None:

@@ -20,7 +20,7 @@ from workers.drivers import exchange
 from workers.drivers.base import Batch, Rollout
 from workers.drivers.exchange import take
 from workers.drivers.tap import Tap
-from workers.engine_config import engine_arguments, resolved_arm
+from workers.engine_config import build_engine_arguments, describe_arm
 
 T = TypeVar("T")
 
@@ -48,10 +48,10 @@ class AsyncLlmEngine:
             return self._tap
 
         began = monotonic()
-        arguments = AsyncEngineArgs(**engine_arguments(self._settings, self._sleep_mode))
+        arguments = AsyncEngineArgs(**build_engine_arguments(self._settings, self._sleep_mode))
         self._engine = AsyncLLM.from_engine_args(arguments, stat_loggers=[tap])
         start_s = monotonic() - began
-        return resolved_arm(self._settings, self._engine.vllm_config, start_s=start_s, can_sleep=self._sleep_mode)
+        return describe_arm(self._settings, self._engine.vllm_config, start_s=start_s, can_sleep=self._sleep_mode)
 
     def encode(self, texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
         """Token ids of each text."""
@@ -69,10 +69,10 @@ class AsyncLlmEngine:
         calls = exchange.make_calls(batch, settings, exchange.OUTPUT_KINDS[settings.output_kind])
         trial = _Trial(self._engine, batch.concurrency)
         self._tap.reset()
-        with exchange.each_child_keeps_its_state(self._engine.output_processor, calls), meter:
+        with exchange.keep_child_states(self._engine.output_processor, calls), meter:
             complete = self._await(self._run(trial, calls))
         return Rollout(
-            records=exchange.records(calls, trial.began),
+            records=exchange.make_records(calls, trial.began),
             timeline=self._tap.timeline(trial.began),
             harness=HarnessUse(
                 cpu_s=trial.own_s + self._tap.cpu_s,
@@ -134,7 +134,7 @@ class _Slots:
         self._freed.extend([now] * self._limit)
 
     @asynccontextmanager
-    async def one(self) -> AsyncIterator[float]:
+    async def hold(self) -> AsyncIterator[float]:
         """Hold a slot; since when it was free."""
         async with self._semaphore:
             try:
@@ -175,7 +175,7 @@ class _Trial:
         if self._slots is None:
             await self._generate(call)
         else:
-            async with self._slots.one() as call.arrived:
+            async with self._slots.hold() as call.arrived:
                 await self._generate(call)
 
     async def _generate(self, call: exchange.Call) -> None:

@@ -70,7 +70,7 @@ def make_calls(batch: Batch, settings: LlmDriver | AsyncLlmDriver, kind: Request
         Call(
             request_id=group[0].request_id,
             prompt=tokens_input(list(group[0].prompt_token_ids)),
-            params=_sampling_params(group, batch, settings, kind),
+            params=_make_params(group, batch, settings, kind),
             arrival_s=group[0].arrival_s,
             samples=[Sample(request) for request in group],
             streams=kind is not RequestOutputKind.FINAL_ONLY,
@@ -80,7 +80,7 @@ def make_calls(batch: Batch, settings: LlmDriver | AsyncLlmDriver, kind: Request
     ]
 
 
-def _sampling_params(
+def _make_params(
     group: Sequence[Request], batch: Batch, settings: LlmDriver | AsyncLlmDriver, kind: RequestOutputKind
 ) -> SamplingParams:
     first = group[0]
@@ -122,7 +122,7 @@ def take(call: Call, output: Any, now: float) -> None:
 
 
 @contextmanager
-def each_child_keeps_its_state(output_processor: Any, calls: Sequence[Call]) -> Iterator[None]:
+def keep_child_states(output_processor: Any, calls: Sequence[Call]) -> Iterator[None]:
     """For requests with n > 1: vLLM reports times and cached tokens of one child for the group; keep every child's own.
 
     Children register with the output processor one by one; their state, which holds both, is picked up there.
@@ -145,17 +145,18 @@ def each_child_keeps_its_state(output_processor: Any, calls: Sequence[Call]) -> 
         del output_processor.add_request
 
 
-def records(calls: Sequence[Call], began: float) -> tuple[RequestRecord, ...]:
+def make_records(calls: Sequence[Call], began: float) -> tuple[RequestRecord, ...]:
     """Records of every delivered sample, in the batch's order; all times relative to ``began``."""
     return tuple(
-        _record(call, sample, began) for call in calls for sample in call.samples if sample.delivered is not None
+        _make_record(call, sample, began) for call in calls for sample in call.samples if sample.delivered is not None
     )
 
 
-def _record(call: Call, sample: Sample, began: float) -> RequestRecord:
+def _make_record(call: Call, sample: Sample, began: float) -> RequestRecord:
     request, stats = sample.request, sample.stats
     assert sample.delivered is not None  # noqa: S101 - the caller filters
-    tokens = _tokens(sample)
+    parts = [ids for _, ids in sample.chunks if not isinstance(ids, int)]  # of deltas; else the last output has all
+    tokens = array("q", chain.from_iterable(parts) if parts else sample.tokens)
     return RequestRecord(
         request_id=request.request_id,
         prompt_index=request.prompt_index,
@@ -169,37 +170,31 @@ def _record(call: Call, sample: Sample, began: float) -> RequestRecord:
         output_sha256=hashlib.sha256(tokens.tobytes()).hexdigest(),
         arrived_s=request.arrival_s if call.arrived is None else call.arrived - began,
         sent_s=call.sent - began,
-        queued_s=_engine_time(stats, "queued_ts", began),
-        scheduled_s=_engine_time(stats, "scheduled_ts", began),
-        first_token_s=_engine_time(stats, "first_token_ts", began),
-        last_token_s=_engine_time(stats, "last_token_ts", began),
+        queued_s=_read_time(stats, "queued_ts", began),
+        scheduled_s=_read_time(stats, "scheduled_ts", began),
+        first_token_s=_read_time(stats, "first_token_ts", began),
+        last_token_s=_read_time(stats, "last_token_ts", began),
         delivered_s=sample.delivered - began,
         preemptions=getattr(stats, "num_preemptions", None),
-        itl_ms=_gaps_ms(sample.chunks) if sample.chunks else None,
+        itl_ms=_measure_gaps_ms(sample.chunks) if sample.chunks else None,
     )
 
 
-def _tokens(sample: Sample) -> "array[int]":
-    """All of a sample's tokens: of deltas those of all chunks, else those of the last output."""
-    parts = [ids for _, ids in sample.chunks if not isinstance(ids, int)]
-    return array("q", chain.from_iterable(parts) if parts else sample.tokens)
-
-
-def _engine_time(stats: Any, name: str, began: float) -> float | None:
+def _read_time(stats: Any, name: str, began: float) -> float | None:
     stamp = getattr(stats, name, None)
     # vLLM leaves stamps at 0.0 until they are known.
     return stamp - began if stamp else None
 
 
-def _gaps_ms(chunks: Sequence[tuple[float, Sequence[int] | int]]) -> tuple[float, ...]:
+def _measure_gaps_ms(chunks: Sequence[tuple[float, Sequence[int] | int]]) -> tuple[float, ...]:
     """Inter-token gaps; a chunk of k tokens, whose inner times nobody saw, is k equal gaps."""
     gaps: list[float] = []
-    for (before, _), (at, tokens) in pairwise(_counted(chunks)):
+    for (before, _), (at, tokens) in pairwise(_count_tokens(chunks)):
         gaps += [1000.0 * (at - before) / tokens] * tokens
     return tuple(gaps)
 
 
-def _counted(chunks: Sequence[tuple[float, Sequence[int] | int]]) -> Iterator[tuple[float, int]]:
+def _count_tokens(chunks: Sequence[tuple[float, Sequence[int] | int]]) -> Iterator[tuple[float, int]]:
     """Time and number of new tokens of every chunk that has any."""
     seen = 0
     for at, ids in chunks:

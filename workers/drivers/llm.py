@@ -16,7 +16,7 @@ from app.spec.resolution import ResolvedArm
 from workers.drivers import exchange
 from workers.drivers.base import Batch, Rollout
 from workers.drivers.tap import Tap
-from workers.engine_config import engine_arguments, resolved_arm
+from workers.engine_config import build_engine_arguments, describe_arm
 
 
 class LlmEngine:
@@ -33,7 +33,7 @@ class LlmEngine:
         if isinstance(driver, LlmDriver) and driver.engine_process is EngineProcess.IN_PROCESS:
             os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         began = time.monotonic()
-        self._llm = LLM(**engine_arguments(self._settings, self._sleep_mode))
+        self._llm = LLM(**build_engine_arguments(self._settings, self._sleep_mode))
         start_s = time.monotonic() - began
         self._engine = self._llm.llm_engine
         manager = self._engine.logger_manager
@@ -44,7 +44,7 @@ class LlmEngine:
         )
         manager.stat_loggers.append(adapter)
         self._tap: Tap = adapter.per_engine_stat_loggers[manager.engine_indexes[0]]
-        return resolved_arm(self._settings, self._engine.vllm_config, start_s=start_s, can_sleep=self._sleep_mode)
+        return describe_arm(self._settings, self._engine.vllm_config, start_s=start_s, can_sleep=self._sleep_mode)
 
     def encode(self, texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
         """Token ids of each text."""
@@ -61,7 +61,7 @@ class LlmEngine:
         calls = exchange.make_calls(batch, settings, RequestOutputKind.FINAL_ONLY)
         self._stop = False
         self._tap.reset()
-        with exchange.each_child_keeps_its_state(self._engine.output_processor, calls), meter:
+        with exchange.keep_child_states(self._engine.output_processor, calls), meter:
             run = self._run(calls)
         by_id = {call.request_id: call for call in calls}
         # The caller of LLM.generate has nothing until it returns: every sample is delivered then.
@@ -71,7 +71,7 @@ class LlmEngine:
         if not complete:
             self._engine.abort_request(list(self._engine.output_processor.request_states), internal=True)
         return Rollout(
-            records=exchange.records(calls, run.began),
+            records=exchange.make_records(calls, run.began),
             timeline=self._tap.timeline(run.began),
             harness=HarnessUse(cpu_s=run.cpu_s, event_loop_lag_ms=None, outputs=len(run.finished)),
             complete=complete,

@@ -56,7 +56,7 @@ class SimulatedEngine:
             + settings.noise_pct / 100.0 * self._rng.gauss(0.0, 1.0)
             + settings.drift_pct_per_slot / 100.0 * batch.slot
         )
-        records = tuple(_record(request, settings, speed) for request in batch.requests)
+        records = tuple(_make_record(request, settings, speed) for request in batch.requests)
         longest = max(record.delivered_s for record in records)
         with meter:
             stopped = self._pass_time(longest * settings.pace, sum(record.output_tokens for record in records))
@@ -95,7 +95,7 @@ class SimulatedEngine:
         """Nothing to end."""
 
 
-def _record(request: Request, settings: SimulatedDriver, speed: float) -> RequestRecord:
+def _make_record(request: Request, settings: SimulatedDriver, speed: float) -> RequestRecord:
     sent = request.arrival_s
     first = sent + (settings.prefill_s + settings.seconds_per_token) * speed
     last = first + (request.max_tokens - 1) * settings.seconds_per_token * speed

@@ -81,7 +81,7 @@ def test_streamed_chunks_say_the_same_as_one_output_and_when(kind: RequestOutput
     for number, output in enumerate(streamed(chunks)):
         exchange.take(call, output, now=float(number))
     exchange.take(plain, streamed([[1, 2, 3, 4]])[0], now=2.0)
-    (record,), (expected,) = exchange.records([call], began=0.0), exchange.records([plain], began=0.0)
+    (record,), (expected,) = exchange.make_records([call], began=0.0), exchange.make_records([plain], began=0.0)
     assert record.output_sha256 == expected.output_sha256
     assert (record.output_tokens, record.finish_reason, record.delivered_s) == (4, "length", 3.0)
     assert record.itl_ms == pytest.approx((5.0, 5.0, 20.0))
@@ -94,7 +94,7 @@ def test_a_list_that_vllm_goes_on_filling_is_read_at_once() -> None:
     exchange.take(call, an_output((0, growing, None), metrics=SimpleNamespace(last_token_ts=1.0)), now=1.0)
     growing.append(2)
     exchange.take(call, an_output((0, growing, "length"), metrics=SimpleNamespace(last_token_ts=1.5)), now=2.0)
-    (record,) = exchange.records([call], began=0.0)
+    (record,) = exchange.make_records([call], began=0.0)
     assert record.itl_ms == (500.0,)
 
 
@@ -110,7 +110,7 @@ def test_a_sample_of_several_is_delivered_when_it_is_complete_and_not_with_the_l
     with_children(call)
     exchange.take(call, an_output((0, [5], "length"), (1, [6], None)), now=1.0)
     exchange.take(call, an_output((1, [6, 7], "length")), now=2.0)
-    records = exchange.records([call], began=0.0)
+    records = exchange.make_records([call], began=0.0)
     assert [(record.output_tokens, record.delivered_s) for record in records] == [(1, 1.0), (2, 2.0)]
 
 
@@ -124,7 +124,7 @@ def test_every_sample_of_several_has_its_own_gaps(kind: RequestOutputKind) -> No
         why = "length" if now == 2 else None
         # Whose metrics the output has is chance.
         exchange.take(call, an_output((0, ids, why), (1, ids, why), metrics=second.stats), now=float(now))
-    records = exchange.records([call], began=0.0)
+    records = exchange.make_records([call], began=0.0)
     assert records[0].itl_ms == pytest.approx((10.0, 20.0))
     assert records[1].itl_ms == pytest.approx((30.0, 10.0))
     assert {record.output_tokens for record in records} == {3}
@@ -140,20 +140,20 @@ def test_children_of_one_request_keep_their_own_times_and_cached_tokens() -> Non
         states[request.request_id] = SimpleNamespace(stats=stats, num_cached_tokens=cached)
 
     processor = SimpleNamespace(request_states=states, add_request=register)
-    with exchange.each_child_keeps_its_state(processor, calls):
+    with exchange.keep_child_states(processor, calls):
         for index in range(2):
             child = SimpleNamespace(request_id=f"{index}_0-0-x", external_req_id="0-0")
             processor.add_request(child, None, None, index)
         processor.add_request(SimpleNamespace(request_id="1-0-x", external_req_id="1-0"), None, None, 0)
     exchange.take(calls[0], an_output((0, [5], "length"), (1, [6], "length"), num_cached_tokens=1), now=3.0)
-    records = exchange.records(calls, began=0.0)
+    records = exchange.make_records(calls, began=0.0)
     assert [(record.first_token_s, record.cached_tokens) for record in records] == [(1.0, 0), (2.0, 1)]
 
 
 def test_prompt_tokens_are_those_the_engine_ran() -> None:
     (call,) = exchange.make_calls(a_batch(a_request()), LlmDriver(), RequestOutputKind.FINAL_ONLY)
     exchange.take(call, an_output((0, [1], "length"), prompt_token_ids=[0, 7, 8, 9]), now=1.0)
-    (record,) = exchange.records([call], began=0.0)
+    (record,) = exchange.make_records([call], began=0.0)
     assert (len(call.samples[0].request.prompt_token_ids), record.prompt_tokens) == (3, 4)
 
 
@@ -162,7 +162,7 @@ def test_times_are_relative_to_the_trial_and_unknown_ones_are_none() -> None:
     stats = SimpleNamespace(queued_ts=11.0, scheduled_ts=11.5, first_token_ts=12.0, last_token_ts=0.0)
     call.sent = 10.5
     exchange.take(call, an_output((0, [1, 2, 3, 4], "length"), metrics=stats, num_cached_tokens=2), now=13.0)
-    (record,) = exchange.records([call], began=10.0)
+    (record,) = exchange.make_records([call], began=10.0)
     assert (record.sent_s, record.queued_s, record.scheduled_s, record.first_token_s) == (0.5, 1.0, 1.5, 2.0)
     assert (record.last_token_s, record.delivered_s, record.preemptions) == (None, 3.0, None)
     assert (record.output_tokens, record.cached_tokens, record.itl_ms) == (4, 2, None)
@@ -173,7 +173,7 @@ def test_a_request_arrives_when_planned_or_when_the_trial_says() -> None:
     calls[1].arrived = 12.5
     for call in calls:
         exchange.take(call, an_output((0, [1], "length")), now=13.0)
-    assert [record.arrived_s for record in exchange.records(calls, began=10.0)] == [0.0, 2.5, 0.0]
+    assert [record.arrived_s for record in exchange.make_records(calls, began=10.0)] == [0.0, 2.5, 0.0]
 
 
 def test_a_chunk_of_several_tokens_is_as_many_equal_gaps() -> None:
@@ -181,9 +181,9 @@ def test_a_chunk_of_several_tokens_is_as_many_equal_gaps() -> None:
     for at, ids in ((1.0, [1]), (1.010, [2]), (1.040, [3, 4, 5])):
         why = "length" if len(ids) == 3 else None
         exchange.take(call, an_output((0, ids, why), metrics=SimpleNamespace(last_token_ts=at)), now=2.0)
-    (record,) = exchange.records([call], began=0.0)
+    (record,) = exchange.make_records([call], began=0.0)
     assert record.itl_ms == pytest.approx((10.0, 10.0, 10.0, 10.0))
 
 
 def test_a_sample_that_was_never_delivered_leaves_no_record() -> None:
-    assert exchange.records(calls_of(RequestOutputKind.FINAL_ONLY), began=0.0) == ()
+    assert exchange.make_records(calls_of(RequestOutputKind.FINAL_ONLY), began=0.0) == ()
