@@ -21,7 +21,7 @@ def read_hardware(gpus: Gpus) -> dict[str, object]:
         "gpu_count": len(gpus.names),
     }
     if gpus.known:
-        identity |= gpus.known[0].identity()
+        identity |= gpus.known[0].read_identity()
     return identity
 
 

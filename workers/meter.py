@@ -41,7 +41,7 @@ class ConditionsMeter:
 
     def __init__(self, gpus: Gpus) -> None:
         self._gpus = gpus
-        self._unseen = [gpu.unseen() for gpu in gpus.known]
+        self._unseen = [gpu.find_unseen() for gpu in gpus.known]
         self.cpu_s = 0.0  # what looking cost during the last trial
         self.conditions = Conditions()
 
@@ -106,7 +106,7 @@ class ConditionsMeter:
             host_cpu_s=sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0),
             engine_cpu_s=sum(map(_read_cpu_s, engine)),
             other_arms_cpu_s=sum(_read_cpu_s(process) for process in experiment if process.pid not in own),
-            totals=tuple(gpu.totals() for gpu in self._gpus.known),
+            totals=tuple(gpu.read_totals() for gpu in self._gpus.known),
         )
 
     def _read_gpu(
@@ -120,7 +120,7 @@ class ConditionsMeter:
             after=after.totals[index],
             looks=looking.gpu[index].looks,
             uses=tuple(looking.gpu[index].uses),
-            util_pct=gpu.util_pct(before.at_s, after.at_s),
+            util_pct=gpu.read_util_pct(before.at_s, after.at_s),
             unseen=self._unseen[index],
         )
         return gpu_conditions(readings, frozenset(ours), looking.names)
@@ -171,7 +171,7 @@ class _Looking(threading.Thread):
             for pid in listed([look]) - self.names.keys():
                 self.names[pid] = _read_name(pid)
             if seldom:
-                seen.uses |= dict.fromkeys(gpu.uses(self._since_us))
+                seen.uses |= dict.fromkeys(gpu.list_uses(self._since_us))
         self.engine.append(EngineLook(at_s=began, done_s=time.monotonic(), stopped=stopped, cpu_s=cpu_s))
 
 

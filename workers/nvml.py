@@ -27,7 +27,7 @@ class Gpu:
     _nvml: ModuleType = field(repr=False)
     _handle: Any = field(repr=False)
 
-    def identity(self) -> dict[str, object]:
+    def read_identity(self) -> dict[str, object]:
         """What must be equal for two results to be comparable."""
         nvml, handle = self._nvml, self._handle
         memory = self._ask("nvmlDeviceGetMemoryInfo")
@@ -53,7 +53,7 @@ class Gpu:
             processes=self._list_processes(),
         )
 
-    def totals(self) -> GpuTotals:
+    def read_totals(self) -> GpuTotals:
         """What it counts since it was set up."""
         nvml, held = self._nvml, dict[str, float]()
         for reason, policy in _HELD_BACK.items():
@@ -63,7 +63,7 @@ class Gpu:
         energy = _read(nvml, "nvmlDeviceGetTotalEnergyConsumption", self._handle, scale=1e-3)
         return GpuTotals(energy_j=energy, held_back_s=held)
 
-    def uses(self, since_us: int) -> tuple[ProcessUse, ...]:
+    def list_uses(self, since_us: int) -> tuple[ProcessUse, ...]:
         """Samples of what processes took since then (microseconds since the epoch); none where it cannot say."""
         try:
             samples = self._nvml.nvmlDeviceGetProcessUtilization(self._handle, since_us)
@@ -75,7 +75,7 @@ class Gpu:
             if one.timeStamp > since_us and one.pid
         )
 
-    def unseen(self) -> dict[Unseen, str]:
+    def find_unseen(self) -> dict[Unseen, str]:
         """What this driver, this GPU or our rights keep from us."""
         nvml, found = self._nvml, dict[Unseen, str]()
         mode = self._ask("nvmlDeviceGetMigMode")
@@ -94,7 +94,7 @@ class Gpu:
                     found[what] = f"NVML: {error}"
         return found
 
-    def util_pct(self, since_s: float, until_s: float) -> float | None:
+    def read_util_pct(self, since_s: float, until_s: float) -> float | None:
         """Share of a time span (seconds since the epoch) in which any kernel ran: mean of NVML's buffered samples."""
         nvml = self._nvml
         try:

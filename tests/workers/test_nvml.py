@@ -36,19 +36,19 @@ def test_a_look_reads_clocks_memory_and_processes() -> None:
 
 @pytest.mark.usefixtures("nvml")
 def test_totals_are_seconds_and_joules() -> None:
-    totals = the_gpu().totals()
+    totals = the_gpu().read_totals()
     assert (totals.energy_j, totals.held_back_s["power"], totals.held_back_s["heat"]) == (5000.0, 1.0, 0.0)
 
 
 def test_samples_from_before_the_trial_do_not_count(nvml: RecordedNvml) -> None:
     nvml.samples = [a_sample(100, 10, 99), a_sample(100, 30, 55, 7), a_sample(0, 30, 1)]
-    assert the_gpu().uses(20) == (ProcessUse(30, 100, 55.0, 7.0),)
-    assert the_gpu().uses(30) == ()  # Not Found, as while nothing runs
+    assert the_gpu().list_uses(20) == (ProcessUse(30, 100, 55.0, 7.0),)
+    assert the_gpu().list_uses(30) == ()  # Not Found, as while nothing runs
 
 
 @pytest.mark.usefixtures("nvml")
 def test_a_gpu_that_tells_everything_hides_nothing() -> None:
-    assert the_gpu().unseen() == {}
+    assert the_gpu().find_unseen() == {}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_what_it_refuses_is_unseen_with_its_own_words(
     nvml: RecordedNvml, function: str, error: NVMLError, what: Unseen
 ) -> None:
     nvml.refused[function] = error
-    assert the_gpu().unseen() == {what: f"NVML: {error}"}
+    assert the_gpu().find_unseen() == {what: f"NVML: {error}"}
 
 
 def test_a_look_survives_refusals(nvml: RecordedNvml) -> None:
@@ -72,12 +72,12 @@ def test_a_look_survives_refusals(nvml: RecordedNvml) -> None:
     look = the_gpu().look(pcie=True)
     assert (look.processes, look.memory_used_mib, look.sm_clock_mhz, look.pcie_mb_s) == (None, None, None, None)
     nvml.refused["nvmlDeviceGetViolationStatus"] = nvml.refused["nvmlDeviceGetTotalEnergyConsumption"] = NOT_SUPPORTED
-    assert the_gpu().totals().held_back_s == {}
+    assert the_gpu().read_totals().held_back_s == {}
 
 
 def test_in_mig_mode_nobody_knows_who_uses_which_part(nvml: RecordedNvml) -> None:
     nvml.mig = 1
-    unseen = the_gpu().unseen()
+    unseen = the_gpu().find_unseen()
     assert set(unseen) == {Unseen.PROCESSES, Unseen.SHARES}
     assert "MIG mode" in unseen[Unseen.PROCESSES]
 
