@@ -176,7 +176,8 @@ def _value(value: object) -> str:
 
 
 def _metric(comparison: Comparison) -> str:
-    return "output throughput per GPU" if comparison.metric == PER_GPU else comparison.metric.replace("_", " ")
+    names = {PER_GPU: "output throughput per GPU", "duration_s": "duration"}
+    return names.get(comparison.metric, comparison.metric.replace("_", " "))
 
 
 def _margin(comparison: Comparison) -> str:
