@@ -43,11 +43,11 @@ class Client:
     def submit(self, document: object, *, idempotency_key: str | None = None) -> JsonObject:
         """Queue an experiment."""
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-        return self._object("POST", "/v1/experiments", content=_json(document), headers=headers)
+        return self._object("POST", "/v1/experiments", content=_read_json(document), headers=headers)
 
     def rehearse(self, document: object) -> JsonObject:
         """What an experiment would do and cost."""
-        return self._object("POST", "/v1/experiments", content=_json(document), params={"dry_run": "true"})
+        return self._object("POST", "/v1/experiments", content=_read_json(document), params={"dry_run": "true"})
 
     def experiment(self, experiment_id: str) -> JsonObject:
         """All about an experiment but its results."""
@@ -106,7 +106,7 @@ class Client:
         except httpx.HTTPError as error:
             raise Unreachable(f"no answer from {self.url}: {error}") from error
         if response.status_code not in accepted:
-            raise _failure(self.url, response)
+            raise _build_failure(self.url, response)
         return response
 
 
@@ -125,11 +125,11 @@ def _require_address(url: str) -> None:
         raise InvalidInput(f"{url!r} is not the address of a service, like http://127.0.0.1:8321")
 
 
-def _json(document: object) -> bytes:
+def _read_json(document: object) -> bytes:
     return json.dumps(document).encode()
 
 
-def _failure(url: str, response: httpx.Response) -> RolloutLabError:
+def _build_failure(url: str, response: httpx.Response) -> RolloutLabError:
     try:
         problem = response.json()
         detail = str(problem["detail"])

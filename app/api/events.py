@@ -114,11 +114,11 @@ async def list_events(
         return Response(status_code=204)  # tells a browser not to come back
     allowance: Allowance = request.app.state.allowance
     allowance.require_stream(caller.client)
-    messages = _counted(allowance, caller.client, _messages(feed, ExperimentId(experiment_id), seen))
+    messages = _count(allowance, caller.client, _write_messages(feed, ExperimentId(experiment_id), seen))
     return _stream(feed, ExperimentId(experiment_id), messages)
 
 
-async def _counted(allowance: Allowance, client: str, messages: AsyncGenerator[Message]) -> AsyncGenerator[Message]:
+async def _count(allowance: Allowance, client: str, messages: AsyncGenerator[Message]) -> AsyncGenerator[Message]:
     with allowance.stream(client):
         async with aclosing(messages):
             async for message in messages:
@@ -131,7 +131,7 @@ def _stream(feed: Feed, experiment_id: ExperimentId, messages: AsyncGenerator[Me
 
     stop = anyio.Event()  # set when the server goes
     return EventSourceResponse(
-        _until(stop, messages, lambda: feed.end(experiment_id)),
+        _wait_until(stop, messages, lambda: feed.end(experiment_id)),
         ping=HEARTBEAT_S,
         headers={"Vary": "Accept"},
         shutdown_event=stop,
@@ -139,7 +139,7 @@ def _stream(feed: Feed, experiment_id: ExperimentId, messages: AsyncGenerator[Me
     )
 
 
-async def _until(
+async def _wait_until(
     stop: anyio.Event, messages: AsyncGenerator[Message], end: Callable[[], Awaitable[None]]
 ) -> AsyncGenerator[Message]:
     """The messages, until the server goes: a stream that ends in good order is resumed, a broken one is an error."""
@@ -157,25 +157,25 @@ async def _until(
         watching.cancel()
 
 
-async def _messages(feed: Feed, experiment_id: ExperimentId, seen: int) -> AsyncGenerator[Message]:
+async def _write_messages(feed: Feed, experiment_id: ExperimentId, seen: int) -> AsyncGenerator[Message]:
     told: ProgressView | None = None
     async with aclosing(feed.snapshots(experiment_id)) as snapshots:
         async for snapshot in snapshots:
             for event in snapshot.events:
                 if event.seq > seen:
                     seen = event.seq
-                    yield _status_message(event)
-            now = _progress(snapshot)
+                    yield _write_status(event)
+            now = _write_progress(snapshot)
             if now != told:
                 told = now
                 yield {"event": "progress", "data": now.model_dump_json()}
 
 
-def _status_message(event: Event) -> Message:
+def _write_status(event: Event) -> Message:
     return {"id": str(event.seq), "event": "status", "data": EventView.model_validate(event).model_dump_json()}
 
 
-def _progress(snapshot: Snapshot) -> ProgressView:
+def _write_progress(snapshot: Snapshot) -> ProgressView:
     item = snapshot.row.item
     return ProgressView(
         status=item.status,

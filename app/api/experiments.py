@@ -202,7 +202,7 @@ def list_experiments(request: Request, db: Db, parameters: Annotated[ListParamet
     page = catalogue.page(
         db,
         status=parameters.status,
-        labels=_labels(parameters.label),
+        labels=_parse_labels(parameters.label),
         name=parameters.name,
         model=parameters.model,
         created_after=read_moment(parameters.created_after, "created_after"),
@@ -216,7 +216,7 @@ def list_experiments(request: Request, db: Db, parameters: Annotated[ListParamet
     return answer(request, ExperimentPage(items=items, next_cursor=page.next_cursor))
 
 
-def _labels(given: list[str]) -> dict[str, str]:
+def _parse_labels(given: list[str]) -> dict[str, str]:
     labels: dict[str, str] = {}
     for label in given:
         key, colon, value = label.partition(":")

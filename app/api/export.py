@@ -63,22 +63,22 @@ def export(
     """What the experiment found, as other tools read it."""
     row = experiments.get(db, ExperimentId(experiment_id))
     etag = make_etag("export", experiment_id, row.etag, format_)
-    response = answer_unchanged(request, etag) or _exported(db, row, format_)
+    response = answer_unchanged(request, etag) or _export_as(db, row, format_)
     response.headers["ETag"] = etag
     return response
 
 
-def _document(db: Db, row: ExperimentRow) -> dict[str, Any]:
+def _read_document(db: Db, row: ExperimentRow) -> dict[str, Any]:
     return row.results or make_results(db, row).model_dump(mode="json")
 
 
-def _exported(db: Db, row: ExperimentRow, kind: ExportFormat) -> Response:
+def _export_as(db: Db, row: ExperimentRow, kind: ExportFormat) -> Response:
     from app.report import junit, markdown, pytorch_benchmark, vllm_bench
 
-    name, results = row.item.name, _document(db, row)
+    name, results = row.item.name, _read_document(db, row)
     match kind:
         case ExportFormat.VLLM_BENCH:
-            return JSONResponse(vllm_bench.write(results, resolve(row.spec), name, _figures(db, row)))
+            return JSONResponse(vllm_bench.write(results, resolve(row.spec), name, _read_figures(db, row)))
         case ExportFormat.PYTORCH_BENCHMARK:
             return JSONResponse(pytorch_benchmark.write(results, resolve(row.spec), name))
         case ExportFormat.JUNIT:
@@ -89,7 +89,7 @@ def _exported(db: Db, row: ExperimentRow, kind: ExportFormat) -> Response:
             assert_never(kind)
 
 
-def _figures(db: Db, row: ExperimentRow) -> dict[int, dict[str, Any]]:
+def _read_figures(db: Db, row: ExperimentRow) -> dict[int, dict[str, Any]]:
     """By slot: what a trial's requests say, one trial's records at a time."""
     from app.report import vllm_bench
     from app.store.parquet import read_columns

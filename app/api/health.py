@@ -72,7 +72,7 @@ def readyz(db: Db, settings: Config) -> Response:
 
 def _look(db: Database, settings: Settings) -> Ready:
     health = db.check()
-    database = Part(ok=health.ready, detail=_about(health))
+    database = Part(ok=health.ready, detail=_describe(health))
     try:
         alive = [w for w in workers.list_workers(db) if w.silent_s <= settings.lease_s] if health.ready else None
     except DatabaseUnavailable as error:  # gone since the check
@@ -80,36 +80,36 @@ def _look(db: Database, settings: Settings) -> Ready:
     if alive is None:
         unknown = Part(ok=False, detail="unknown without the database")
         return Ready(status=Readiness.UNAVAILABLE, database=database, workers=unknown, ray=unknown)
-    parts = _workers(alive), _ray(alive)
+    parts = _check_workers(alive), _check_ray(alive)
     status = Readiness.READY if all(part.ok for part in parts) else Readiness.DEGRADED
     return Ready(status=status, database=database, workers=parts[0], ray=parts[1])
 
 
-def _about(health: Health) -> str:
+def _describe(health: Health) -> str:
     if not health.reachable:
         return health.detail or "not reachable"
     return "reachable and migrated" if health.migrated else health.detail or "not migrated"
 
 
-def _workers(alive: list[workers.Worker]) -> Part:
+def _check_workers(alive: list[workers.Worker]) -> Part:
     if not alive:
         return Part(ok=False, detail="no worker has been heard of within a lease")
     silent_s = min(worker.silent_s for worker in alive)
     return Part(ok=True, detail=f"{len(alive)} worker{'s' * (len(alive) > 1)}, seen {silent_s:.1f} s ago")
 
 
-def _ray(alive: list[workers.Worker]) -> Part:
+def _check_ray(alive: list[workers.Worker]) -> Part:
     """The Ray of every worker that is alive, as each has found it since."""
     if not alive:
         return Part(ok=False, detail="no worker is there to report it")
-    troubles = [f"{worker.id}: {trouble}" for worker in alive if (trouble := _trouble(worker)) is not None]
+    troubles = [f"{worker.id}: {trouble}" for worker in alive if (trouble := _find_trouble(worker)) is not None]
     if troubles:
         return Part(ok=False, detail="; ".join(troubles))
     nodes = [node for worker in alive for node in worker.info["nodes"]]
     return Part(ok=True, detail=f"{len(nodes)} node{'s' * (len(nodes) > 1)}, as the workers report", reported=nodes)
 
 
-def _trouble(worker: workers.Worker) -> str | None:
+def _find_trouble(worker: workers.Worker) -> str | None:
     trouble, nodes = worker.info.get("trouble"), worker.info.get("nodes")
     if trouble is not None:
         return str(trouble)

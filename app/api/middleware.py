@@ -56,12 +56,17 @@ class RequestContext:
                 if not status:
                     await answer_internal_error(Request(scope))(scope, receive, named)
             took_s = time.perf_counter() - began
-            self._telemetry.observe_request(scope["method"], _template(scope), status, took_s)
+            self._telemetry.observe_request(scope["method"], _read_template(scope), status, took_s)
             # Probes, and polls that found nothing new, would hide everything else.
             log = _log.debug if scope["path"] in _QUIET or status == 304 else _log.info
             took_ms = round(took_s * 1000, 1)
             log(
-                "request", method=scope["method"], path=scope["path"], status=status, took_ms=took_ms, **_subject(scope)
+                "request",
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+                took_ms=took_ms,
+                **_subject(scope),
             )
 
 
@@ -69,7 +74,7 @@ def _request_id(given: str | None) -> str:
     return given if given is not None and _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
 
 
-def _template(scope: Scope) -> str:
+def _read_template(scope: Scope) -> str:
     """The route's path with its parameters' names: few enough to be a label."""
     return getattr(scope.get("route"), "path", "unmatched")
 

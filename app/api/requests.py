@@ -128,18 +128,18 @@ def _write_ndjson(tables: Tables) -> Iterator[str]:
 
 def _write_csv(tables: Tables) -> Iterator[str]:
     text = io.StringIO()
-    writer = csv.DictWriter(text, _schema().names, lineterminator="\n")
+    writer = csv.DictWriter(text, _make_schema().names, lineterminator="\n")
     writer.writeheader()
     yield text.getvalue()
     for trial, table in tables:
         for rows in _read_batches(trial, table):
             text.seek(0)
             text.truncate()
-            writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
+            writer.writerows({key: _write_cell(value) for key, value in row.items()} for row in rows)
             yield text.getvalue()
 
 
-def _cell(value: Any) -> Any:
+def _write_cell(value: Any) -> Any:
     return json.dumps(value, separators=(",", ":")) if isinstance(value, list) else spreadsheet_cell(value)
 
 
@@ -148,7 +148,7 @@ def _answer_parquet(tables: Tables, headers: dict[str, str]) -> Response:
 
     file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the response has been sent
     try:
-        with pq.ParquetWriter(file, _schema(), compression="zstd") as writer:
+        with pq.ParquetWriter(file, _make_schema(), compression="zstd") as writer:
             for trial, table in tables:
                 writer.write_table(_add_trial(trial, table))
     except BaseException:
@@ -172,7 +172,7 @@ def _read_batches(trial: StoredTrial, table: "pa.Table") -> Iterator[list[dict[s
         yield list_rows(trial, table.slice(start, 1000))
 
 
-def _schema() -> "pa.Schema":
+def _make_schema() -> "pa.Schema":
     import pyarrow as pa
 
     from app.store.parquet import RECORD_SCHEMA
@@ -185,4 +185,4 @@ def _add_trial(trial: StoredTrial, table: "pa.Table") -> "pa.Table":
     import pyarrow as pa
 
     columns = {name: [value] * len(table) for name, value in name_trial(trial).items()}
-    return pa.table(columns | {name: table[name] for name in table.column_names}, schema=_schema())
+    return pa.table(columns | {name: table[name] for name in table.column_names}, schema=_make_schema())

@@ -151,7 +151,7 @@ class DryRun(BaseModel):
 
 def build_view(request: Request, row: ExperimentRow) -> ExperimentView:
     """All there is to know about an experiment, save its results."""
-    resolved, plan = _resolved(row.spec)
+    resolved, plan = _try_to_resolve(row.spec)
     return ExperimentView(
         **ExperimentSummary.model_validate(row.item).model_dump(),
         queue_position=row.queue_position,
@@ -162,11 +162,11 @@ def build_view(request: Request, row: ExperimentRow) -> ExperimentView:
         spec=row.submitted,
         resolved=resolved,
         plan=None if plan is None else build_plan_view(plan),
-        links=_links(request, row.item.id),
+        links=_build_links(request, row.item.id),
     )
 
 
-def _resolved(spec: Experiment) -> tuple[ResolvedExperiment, TrialPlan] | tuple[None, None]:
+def _try_to_resolve(spec: Experiment) -> tuple[ResolvedExperiment, TrialPlan] | tuple[None, None]:
     """What a stored spec means to this version: it may name what a later or earlier one has."""
     try:
         resolved = resolve(spec)
@@ -180,7 +180,7 @@ def build_plan_view(plan: TrialPlan) -> PlanView:
     return PlanView(order=plan.order, trials=len(plan.measured), details=plan)
 
 
-def _links(request: Request, experiment_id: str) -> Links:
+def _build_links(request: Request, experiment_id: str) -> Links:
     here = link(request, f"/v1/experiments/{experiment_id}")
     names = ("events", "results", "requests", "timeline", "cancel", "retry")
     below: dict[str, Any] = {name: f"{here}/{name}" for name in names}

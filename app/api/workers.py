@@ -47,11 +47,11 @@ class WorkerPage(Page):
 @router.get("/workers", summary="Workers", response_model=WorkerPage, responses=list_responses())
 def list_workers(request: Request, db: Db, settings: Config) -> Response:
     """Dispatchers, their Ray nodes and GPUs, and what each runs."""
-    found = tuple(_view(worker, settings.lease_s) for worker in workers.list_workers(db))
+    found = tuple(_build_view(worker, settings.lease_s) for worker in workers.list_workers(db))
     return answer(request, WorkerPage(items=found))
 
 
-def _view(worker: Worker, lease_s: float) -> WorkerView:
+def _build_view(worker: Worker, lease_s: float) -> WorkerView:
     return WorkerView(
         id=worker.id,
         host=worker.host,

@@ -52,7 +52,7 @@ def doctor(
     if worker_command is not None:
         settings = settings.model_copy(update={"worker_command": worker_command})
     missing = False
-    for check in _checks(settings, find_service_url(url)):
+    for check in _run_checks(settings, find_service_url(url)):
         tell(f"{check.state:7}  {check.name}: {check.detail}")
         if check.remedy and check.state is not CheckState.OK:
             tell(f"         {check.remedy}")
@@ -61,23 +61,23 @@ def doctor(
         raise typer.Exit(Exit.TROUBLE)
 
 
-def _checks(settings: Settings, url: str) -> Iterator[Check]:
-    yield _python()
-    yield _gpu()
-    yield from _worker_environment(settings.worker[0])
-    yield from _database(settings)
-    yield _service(settings, url)
-    yield from _space(settings)
+def _run_checks(settings: Settings, url: str) -> Iterator[Check]:
+    yield _check_python()
+    yield _check_gpu()
+    yield from _check_worker_environment(settings.worker[0])
+    yield from _check_database(settings)
+    yield _check_service(settings, url)
+    yield from _check_space(settings)
 
 
-def _python() -> Check:
+def _check_python() -> Check:
     version = platform.python_version()
     if (3, 11) <= sys.version_info[:2] <= (3, 13):
         return Check("Python", CheckState.OK, f"{version} at {sys.executable}")
     return Check("Python", CheckState.MISSING, version, "Use Python 3.11, 3.12 or 3.13.")
 
 
-def _gpu() -> Check:
+def _check_gpu() -> Check:
     command = shutil.which("nvidia-smi")
     if command is None:
         return Check("GPU", CheckState.NOTE, "no nvidia-smi here; the CPU build of vLLM runs small models")
@@ -101,7 +101,7 @@ print(json.dumps(found))
 """
 
 
-def _worker_environment(python: str) -> Iterator[Check]:
+def _check_worker_environment(python: str) -> Iterator[Check]:
     """What is installed where the worker runs; nothing is imported, which would take a minute and a GPU."""
     try:
         asked = subprocess.run(  # noqa: S603 - the operator's interpreter
@@ -131,7 +131,7 @@ def _worker_environment(python: str) -> Iterator[Check]:
         yield Check("Ray", CheckState.MISSING, f"not installed for {python}", "It comes with the extras gpu and cpu.")
 
 
-def _database(settings: Settings) -> Iterator[Check]:
+def _check_database(settings: Settings) -> Iterator[Check]:
     from app.store.database import Database
 
     file = settings.url.removeprefix("sqlite:///")
@@ -151,7 +151,7 @@ def _database(settings: Settings) -> Iterator[Check]:
         yield Check("database", CheckState.MISSING, f"{shown}: {health.detail}", "Correct ROLLOUT_LAB_DATABASE_URL.")
 
 
-def _service(settings: Settings, url: str) -> Check:
+def _check_service(settings: Settings, url: str) -> Check:
     try:
         with connect(url, timeout_s=5.0) as client:
             status = client.readiness()["status"]
@@ -168,7 +168,7 @@ def _service(settings: Settings, url: str) -> Check:
     return Check("service", CheckState.OK, f"not running; {settings.host}:{settings.port} is free")
 
 
-def _space(settings: Settings) -> Iterator[Check]:
+def _check_space(settings: Settings) -> Iterator[Check]:
     home = next(p for p in (settings.data_dir.absolute(), *settings.data_dir.absolute().parents) if p.exists())
     free = shutil.disk_usage(home).free // _MIB
     low = free < _LOW_DISK_MIB

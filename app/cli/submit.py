@@ -56,10 +56,10 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Submit an experiment."""
-    document, lines = _document(file)
+    document, lines = _build_document(file)
     value = document.value
     for assignment in set_ or ():
-        value = _assigned(value, assignment)
+        value = _assign(value, assignment)
     submission = Submission(file, lines, document, value)
     _submit(submission, url, wait=wait or bool(fail_on), fail_on=fail_on or [], dry_run=dry_run, as_json=as_json)
 
@@ -73,8 +73,8 @@ def calibrate(
     as_json: AsJson = False,
 ) -> None:
     """Run one arm of a spec against itself, and keep the noise that later results of it are judged beside."""
-    document, lines = _document(file)
-    value = _against_itself(document.value, arm)
+    document, lines = _build_document(file)
+    value = _pair_with_itself(document.value, arm)
     submission = Submission(file, lines, document, value)
     _submit(submission, url, wait=wait, fail_on=[], dry_run=False, as_json=as_json)
 
@@ -141,12 +141,12 @@ def watch(experiment_id: ExperimentId, fail_on: FailOns = None, url: Url = "", a
 # --- the spec ------------------------------------------------------------------------------------------------------
 
 
-def _document(file: Path) -> tuple[Document, list[str]]:
+def _build_document(file: Path) -> tuple[Document, list[str]]:
     text = sys.stdin.buffer.read() if str(file) == "-" else _read(file)
     return load(text), text.decode(errors="replace").splitlines()
 
 
-def _against_itself(value: Any, arm: str) -> Any:
+def _pair_with_itself(value: Any, arm: str) -> Any:
     """The spec with one arm, to be run against itself; what is wrong with the spec is the service's to say."""
     if not isinstance(value, dict) or not isinstance(value.get("arms"), list):
         return value
@@ -166,7 +166,7 @@ def _read(file: Path) -> bytes:
         raise InvalidInput(f"cannot read {file}: {error.strerror}") from None
 
 
-def _assigned(document: object, assignment: str) -> object:
+def _assign(document: object, assignment: str) -> object:
     """The document with one value changed."""
     key, equals, text = assignment.partition("=")
     if not equals or not key:
@@ -235,7 +235,7 @@ def _wait(client: "Client", experiment_id: str, fail_on: list[FailOn], as_json: 
     try:
         with Bars(out) if out.is_terminal and not as_json else Lines() as display:
             experiment = _follow(client, experiment_id, display)
-            results = _patiently(lambda: client.results(experiment_id), display)
+            results = _ask_patiently(lambda: client.results(experiment_id), display)
     except KeyboardInterrupt:
         say(f"Stopped waiting; the experiment goes on. `rollout-lab watch {experiment_id}` waits again.")
         raise typer.Exit(Exit.INTERRUPTED) from None
@@ -270,14 +270,14 @@ def _report(experiment: Object, results: Object, page: str, as_json: bool) -> No
 def _follow(client: "Client", experiment_id: str, display: "Display") -> Object:
     """Until its end, whatever happens to the service meanwhile."""
     while True:
-        experiment = _patiently(lambda: client.experiment(experiment_id), display)
+        experiment = _ask_patiently(lambda: client.experiment(experiment_id), display)
         display.show(experiment)
         if experiment["status"] in _TERMINAL:
             return experiment
         time.sleep(POLL_S)
 
 
-def _patiently(ask: Callable[[], T], display: "Display") -> T:
+def _ask_patiently(ask: Callable[[], T], display: "Display") -> T:
     """Ask again while the service is away."""
     deadline: float | None = None
     while True:

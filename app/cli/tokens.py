@@ -35,7 +35,7 @@ def create(
     with database() as opened:
         opened.upgrade()
         expires_in_s = None if expires_days is None else expires_days * _DAY_S
-        secret = tokens.create(opened, name, scope, expires_in_s, _me())
+        secret = tokens.create(opened, name, scope, expires_in_s, _name_actor())
     typer.echo(secret)
     say("Keep it: it is not shown again. The command line takes it from ROLLOUT_LAB_TOKEN, pages at /login.")
 
@@ -65,11 +65,11 @@ def revoke(name: Name) -> None:
     from app.store import tokens
 
     with database() as opened:
-        tokens.revoke(opened, name, _me())
+        tokens.revoke(opened, name, _name_actor())
     typer.echo(f"{name} opens nothing any more.")
 
 
-def _me() -> "Actor":
+def _name_actor() -> "Actor":
     from app.store.actors import Actor
 
     return Actor(getpass.getuser(), socket.gethostname())

@@ -45,12 +45,12 @@ async def admit(request: Request) -> None:
     caller.require(needed)
 
 
-async def _caller(request: Request) -> Caller:
+async def _get_caller(request: Request) -> Caller:
     caller: Caller = request.state.caller
     return caller
 
 
-Who = Annotated[Caller, Depends(_caller)]
+Who = Annotated[Caller, Depends(_get_caller)]
 
 
 def read_credentials(request: Request) -> Credentials:
@@ -71,12 +71,12 @@ def read_media_type(request: Request) -> str:
 def _require_own_host(request: Request, settings: Settings) -> None:
     """A name that leads here today may have been made up by a page elsewhere, to be taken for this service's own."""
     named = request.headers.get("host", "")
-    host = _host_of(f"//{named}")
+    host = _read_host(f"//{named}")
     if host is None or not (_is_address(host) or is_loopback(host) or host in {_HERE, settings.host, *settings.names}):
         raise UnknownHost(f"{named!r} is not a name of this service; ROLLOUT_LAB_ALLOWED_HOSTS lists those that are")
 
 
-def _host_of(address: str) -> str | None:
+def _read_host(address: str) -> str | None:
     try:
         return urlsplit(address).hostname
     except ValueError:

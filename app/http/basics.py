@@ -22,7 +22,7 @@ LONGEST_MOMENT = 64
 _DATE = len("2026-01-31")
 
 
-async def _database(request: Request) -> Database:
+async def _get_database(request: Request) -> Database:
     database: Database = request.app.state.database
     return database
 
@@ -33,12 +33,12 @@ def get_settings(request: Request) -> Settings:
     return settings
 
 
-async def _settings(request: Request) -> Settings:
+async def _get_settings(request: Request) -> Settings:
     return get_settings(request)
 
 
-Db = Annotated[Database, Depends(_database)]
-Config = Annotated[Settings, Depends(_settings)]
+Db = Annotated[Database, Depends(_get_database)]
+Config = Annotated[Settings, Depends(_get_settings)]
 
 
 class Page(BaseModel):
@@ -82,7 +82,7 @@ def answer_unchanged(request: Request, etag: str) -> Response | None:
     tags = {tag.strip().removeprefix("W/") for tag in known.split(",")}
     if etag.removeprefix("W/") not in tags and "*" not in tags:
         return None
-    return Response(status_code=304, headers=_validators(etag))
+    return Response(status_code=304, headers=_make_validators(etag))
 
 
 def answer(request: Request, content: BaseModel | dict[str, Any], etag: str | None = None) -> Response:
@@ -94,7 +94,7 @@ def answer(request: Request, content: BaseModel | dict[str, Any], etag: str | No
 
 def answer_bytes(body: bytes, etag: str) -> Response:
     """JSON that is bytes already."""
-    return Response(body, media_type=JSON, headers=_validators(etag))
+    return Response(body, media_type=JSON, headers=_make_validators(etag))
 
 
 def link(request: Request, path: str) -> str:
@@ -103,5 +103,5 @@ def link(request: Request, path: str) -> str:
     return f"{prefix.rstrip('/')}{path}"
 
 
-def _validators(etag: str) -> dict[str, str]:
+def _make_validators(etag: str) -> dict[str, str]:
     return {"ETag": etag, "Cache-Control": "no-cache"}

@@ -149,16 +149,16 @@ def answer_internal_error(request: Request) -> Response:
 
 def install_handlers(app: FastAPI) -> None:
     """Turn every error into a problem."""
-    app.add_exception_handler(RolloutLabError, _on_our_error)
-    app.add_exception_handler(RequestValidationError, _on_invalid_request)
-    app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_exception_handler(RolloutLabError, _answer_our_error)
+    app.add_exception_handler(RequestValidationError, _answer_invalid_request)
+    app.add_exception_handler(HTTPException, _answer_http_exception)
 
 
-async def _on_our_error(request: Request, error: Exception) -> Response:
+async def _answer_our_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RolloutLabError)  # noqa: S101 - how the handler is registered
     if not isinstance(error, ANSWERED):
         raise error
-    errors = [_error(request, e) for e in error.errors]
+    errors = [_build_error(request, e) for e in error.errors]
     detail = "; ".join(f"{e.parameter}: {e.detail}" for e in errors if e.parameter) or error.detail
     headers = make_headers(error)
     return problem(request, error.status, error.title, detail, slug=error.slug, errors=errors or None, headers=headers)
@@ -173,51 +173,51 @@ def make_headers(error: RolloutLabError) -> dict[str, str]:
     return {"WWW-Authenticate": 'Bearer realm="Rollout Lab"'} if isinstance(error, Unauthorized) else {}
 
 
-def _error(request: Request, error: FieldError) -> ProblemError:
+def _build_error(request: Request, error: FieldError) -> ProblemError:
     if request.method == "GET":  # there is no body to point into
         return ProblemError(pointer=None, parameter=error.pointer.removeprefix("/"), detail=error.detail)
     return ProblemError(pointer=error.pointer, parameter=None, detail=error.detail)
 
 
-async def _on_invalid_request(request: Request, error: Exception) -> Response:
+async def _answer_invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - how the handler is registered
-    errors = list(_parameter_errors(error))
+    errors = list(_list_parameter_errors(error))
     detail = "; ".join(f"{e.parameter}: {e.detail}" for e in errors)
     return problem(request, InvalidInput.status, InvalidInput.title, detail, slug=InvalidInput.slug, errors=errors)
 
 
-def _parameter_errors(error: RequestValidationError) -> Iterator[ProblemError]:
+def _list_parameter_errors(error: RequestValidationError) -> Iterator[ProblemError]:
     for details in error.errors():
         where = ".".join(str(step) for step in details["loc"][1:]) or str(details["loc"][0])
-        said = "there is no such parameter" if details["type"] == "extra_forbidden" else _readable(details["msg"])
+        said = "there is no such parameter" if details["type"] == "extra_forbidden" else _make_readable(details["msg"])
         yield ProblemError(pointer=None, parameter=where, detail=said)
 
 
-def _readable(message: str) -> str:
+def _make_readable(message: str) -> str:
     message = message.removeprefix("Value error, ")
     return message.replace("Input should be", "must be").replace("Field required", "is required")
 
 
-async def _on_http_exception(request: Request, error: Exception) -> Response:
+async def _answer_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - how the handler is registered
     headers = dict(error.headers or {})
     detail = error.detail
     if error.status_code == 404:
         detail = f"there is nothing at {request.url.path}"
     elif error.status_code == 405:
-        headers = {"Allow": ", ".join(_methods_at(request))}
+        headers = {"Allow": ", ".join(_list_methods(request))}
         detail = f"{request.url.path} does not take {request.method}, but {headers['Allow']}"
-    return problem(request, error.status_code, _phrase(error.status_code), detail, headers=headers)
+    return problem(request, error.status_code, _read_phrase(error.status_code), detail, headers=headers)
 
 
-def _methods_at(request: Request) -> list[str]:
+def _list_methods(request: Request) -> list[str]:
     """Of every route with this path: the router names those of the first only."""
     routes = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
     methods = {method for route in routes for method in getattr(route, "methods", None) or ()}
     return sorted(methods | ({"HEAD"} if "GET" in methods else set()))
 
 
-def _phrase(status: int) -> str:
+def _read_phrase(status: int) -> str:
     return HTTPStatus(status).phrase.capitalize()
 
 
@@ -231,9 +231,9 @@ async def get_problem_type(
     """Explain the `type` of a problem."""
     for kind in ANSWERED:
         if kind.slug == slug:
-            return ProblemType(slug=slug, title=kind.title, status=kind.status, description=_doc(kind))
+            return ProblemType(slug=slug, title=kind.title, status=kind.status, description=_read_doc(kind))
     raise NotFound(f"there is no kind of problem called {slug}")
 
 
-def _doc(kind: type[RolloutLabError]) -> str:
+def _read_doc(kind: type[RolloutLabError]) -> str:
     return " ".join((kind.__doc__ or "").split())

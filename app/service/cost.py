@@ -84,8 +84,8 @@ class _Earlier:
 
 def estimate_cost(db: Database, spec: Experiment, resolved: ResolvedExperiment, plan: TrialPlan) -> Cost:
     """Count what is known, estimate what has been seen before."""
-    found = _like(db, spec, resolved)
-    seconds = None if found is None else _seconds(plan, found[1])
+    found = _find_like(db, spec, resolved)
+    seconds = None if found is None else _estimate_s(plan, found[1])
     gpus = 0 if found is None else found[1].gpus
     noise = combine_noise(
         read_noise_anywhere(db, [build_noise_keys(spec, arm, None).settings for arm in resolved.arms])
@@ -134,7 +134,7 @@ def detectable_pct(
     return round(to_percent(effect), 3)
 
 
-def _seconds(plan: TrialPlan, earlier: _Earlier) -> float:
+def _estimate_s(plan: TrialPlan, earlier: _Earlier) -> float:
     spent = earlier.arms
     fresh = [trial.arm for trial in plan.trials if trial.fresh_engine]
     starts = (
@@ -145,7 +145,7 @@ def _seconds(plan: TrialPlan, earlier: _Earlier) -> float:
     return starts + sum(spent[trial.arm].trial_s + earlier.beside_s for trial in plan.trials)
 
 
-def _like(db: Database, spec: Experiment, resolved: ResolvedExperiment) -> tuple[ExperimentId, _Earlier] | None:
+def _find_like(db: Database, spec: Experiment, resolved: ResolvedExperiment) -> tuple[ExperimentId, _Earlier] | None:
     """The newest experiment that did the same work with the same arms, in whatever order and number of blocks."""
     model = resolved.arms[0].model.id
     for item in catalogue.page(db, model=model, status=(Status.SUCCEEDED,), limit=EARLIER).items:
@@ -155,26 +155,26 @@ def _like(db: Database, spec: Experiment, resolved: ResolvedExperiment) -> tuple
             continue
         if row.spec.workload != spec.workload:
             continue
-        before = {_work_of(arm): arm.name for arm in _arms_of(row.spec)}
-        names = {arm.name: before.get(_work_of(arm)) for arm in resolved.arms}
-        earlier = _earlier(db, row, {new: old for new, old in names.items() if old is not None})
+        before = {_describe_work(arm): arm.name for arm in _resolve_arms(row.spec)}
+        names = {arm.name: before.get(_describe_work(arm)) for arm in resolved.arms}
+        earlier = _read_earlier(db, row, {new: old for new, old in names.items() if old is not None})
         if earlier is not None and len(earlier.arms) == len(names):
             return item.id, earlier
     return None
 
 
-def _arms_of(spec: Experiment) -> tuple[ResolvedArm, ...]:
+def _resolve_arms(spec: Experiment) -> tuple[ResolvedArm, ...]:
     try:
         return resolve(spec).arms
     except InvalidInput:  # a profile or preset of that time is gone
         return ()
 
 
-def _work_of(arm: ResolvedArm) -> str:
+def _describe_work(arm: ResolvedArm) -> str:
     return arm.model_copy(update={"name": "", "profile": ""}).model_dump_json()
 
 
-def _earlier(db: Database, row: ExperimentRow, names: dict[str, str]) -> _Earlier | None:
+def _read_earlier(db: Database, row: ExperimentRow, names: dict[str, str]) -> _Earlier | None:
     starts = {
         stored.resolved.arm: stored.resolved.start_s for stored in trials.read_arms(db, row.item.id, row.item.attempt)
     }
@@ -198,10 +198,10 @@ def _earlier(db: Database, row: ExperimentRow, names: dict[str, str]) -> _Earlie
 
 def advice(spec: Experiment, resolved: ResolvedExperiment, plan: TrialPlan) -> list[str]:
     """What the experiment will not be able to say, and what it leaves to chance."""
-    return [*_about_arms(spec, resolved), *_about_plan(spec, plan)]
+    return [*_advise_on_arms(spec, resolved), *_advise_on_plan(spec, plan)]
 
 
-def _about_arms(spec: Experiment, resolved: ResolvedExperiment) -> list[str]:
+def _advise_on_arms(spec: Experiment, resolved: ResolvedExperiment) -> list[str]:
     found: list[str] = []
     if len(resolved.arms) == 1:
         found.append("one arm: there is nothing to compare it with")
@@ -221,7 +221,7 @@ def _about_arms(spec: Experiment, resolved: ResolvedExperiment) -> list[str]:
     return found
 
 
-def _about_plan(spec: Experiment, plan: TrialPlan) -> list[str]:
+def _advise_on_plan(spec: Experiment, plan: TrialPlan) -> list[str]:
     from app.stats.sample import why_no_percentile
 
     found: list[str] = []

@@ -10,11 +10,11 @@ def read_permits(settings: Settings) -> Permits:
     own = settings.data_dir.absolute()
     return Permits(
         environments={name: str(path) for name, path in settings.environments.items()},
-        variables=frozenset(_names(settings.variables)),
-        hub_models=_names(settings.hub_models),
-        remote_code=_names(settings.remote_code),
-        model_roots=(str(own / "models"), *_names(settings.model_roots)),
-        data_roots=(str(own / "prompts"), *_names(settings.data_roots)),
+        variables=frozenset(_split_names(settings.variables)),
+        hub_models=_split_names(settings.hub_models),
+        remote_code=_split_names(settings.remote_code),
+        model_roots=(str(own / "models"), *_split_names(settings.model_roots)),
+        data_roots=(str(own / "prompts"), *_split_names(settings.data_roots)),
     )
 
 
@@ -23,5 +23,5 @@ def permit(spec: Experiment, settings: Settings) -> None:
     require_permitted(spec, read_permits(settings))
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _split_names(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (name.strip() for name in text.split(","))))

@@ -19,12 +19,12 @@ from app.store.noise import read_noise_under
 _MOST_KEPT = 16
 
 
-def _version(db: Database, experiment_id: ExperimentId, version: str) -> Hashable:
+def _key_version(db: Database, experiment_id: ExperimentId, version: str) -> Hashable:
     del db
     return experiment_id, version
 
 
-@cached(LRUCache(_MOST_KEPT), key=_version, condition=Condition())
+@cached(LRUCache(_MOST_KEPT), key=_key_version, condition=Condition())
 def read_document(db: Database, experiment_id: ExperimentId, version: str) -> bytes:
     """The results document as JSON, made once for all who have not got this `version` of it (an entity tag)."""
     del version

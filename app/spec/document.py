@@ -51,36 +51,36 @@ def escape(key: str) -> str:
 
 def load_json(text: bytes | str) -> object:
     """Parse JSON; raise InvalidInput with the line of what is wrong."""
-    text = _decoded(text)
+    text = _decode(text)
     try:
-        return json.loads(text, object_pairs_hook=_without_repeats)
+        return json.loads(text, object_pairs_hook=_refuse_repeats)
     except json.JSONDecodeError as error:
-        raise _at(error.lineno, f"not JSON: {error.msg} (column {error.colno})") from None
+        raise _locate(error.lineno, f"not JSON: {error.msg} (column {error.colno})") from None
     except _RepeatedKey as error:
         load_yaml(text)  # knows the line
-        raise _at(None, str(error)) from None
+        raise _locate(None, str(error)) from None
     except RecursionError:
-        raise _at(None, f"nested deeper than {MAX_DEPTH} levels") from None
+        raise _locate(None, f"nested deeper than {MAX_DEPTH} levels") from None
     except ValueError:  # thousands of digits
-        raise _at(None, "a number has too many digits") from None
+        raise _locate(None, "a number has too many digits") from None
 
 
 def load_yaml(text: bytes | str) -> Document:
     """Parse YAML; raise InvalidInput with the line of what is wrong."""
-    text = _decoded(text)
+    text = _decode(text)
     try:
         return _Reader(yaml.parse(text, Loader=_LOADER)).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         said = " ".join(filter(None, (error.context, error.problem)))
-        raise _at(mark.line + 1 if mark else None, f"not YAML: {said[:200]}") from None
+        raise _locate(mark.line + 1 if mark else None, f"not YAML: {said[:200]}") from None
     except yaml.YAMLError as error:
-        raise _at(None, f"not YAML: {str(error)[:200]}") from None
+        raise _locate(None, f"not YAML: {str(error)[:200]}") from None
 
 
 def load(text: bytes | str) -> Document:
     """Parse text that may be either: JSON if it can be, for the sake of JSON's own escapes; else YAML."""
-    text = _decoded(text)
+    text = _decode(text)
     if text.lstrip()[:1] not in ("{", "["):
         return load_yaml(text)
     try:
@@ -94,23 +94,23 @@ def load(text: bytes | str) -> Document:
         return Document(value)
 
 
-def _at(line: int | None, detail: str) -> InvalidInput:
+def _locate(line: int | None, detail: str) -> InvalidInput:
     said = detail if line is None else f"line {line}: {detail}"
     return InvalidInput(said, (FieldError("", said),))
 
 
-def _decoded(text: bytes | str) -> str:
+def _decode(text: bytes | str) -> str:
     if isinstance(text, bytes):
         try:
-            return _decoded(text.decode("utf-8-sig"))
+            return _decode(text.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
             line = text[: error.start].count(b"\n") + 1
-            raise _at(line, "not UTF-8") from None
+            raise _locate(line, "not UTF-8") from None
     for index, character in enumerate(text) if not text.isprintable() else ():
         if character < " " and character not in "\t\n\r":
-            raise _at(text.count("\n", 0, index) + 1, f"control character U+{ord(character):04X}")
+            raise _locate(text.count("\n", 0, index) + 1, f"control character U+{ord(character):04X}")
         if "\ud800" <= character <= "\udfff":
-            raise _at(text.count("\n", 0, index) + 1, "half a surrogate pair")
+            raise _locate(text.count("\n", 0, index) + 1, "half a surrogate pair")
     return text
 
 
@@ -118,7 +118,7 @@ class _RepeatedKey(Exception):
     pass
 
 
-def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _refuse_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found: dict[str, object] = {}
     for key, value in pairs:
         if key in found:
@@ -144,7 +144,7 @@ class _Reader:
         next(self._events)  # the document's end
         after = next(self._events)
         if not isinstance(after, yaml.StreamEndEvent):
-            raise _at(after.start_mark.line + 1, "a second document begins; give one")
+            raise _locate(after.start_mark.line + 1, "a second document begins; give one")
         return Document(value, self._lines)
 
     def _value(self, event: Any, pointer: str, depth: int) -> object:
@@ -160,15 +160,15 @@ class _Reader:
     def _check(self, event: Any, line: int, depth: int) -> None:
         self._values += 1
         if isinstance(event, yaml.AliasEvent):
-            raise _at(line, f"alias *{clip(str(event.anchor))}: write the value out")
+            raise _locate(line, f"alias *{clip(str(event.anchor))}: write the value out")
         if event.anchor is not None:
-            raise _at(line, f"anchor &{clip(event.anchor)}: there are no aliases here, leave it out")
+            raise _locate(line, f"anchor &{clip(event.anchor)}: there are no aliases here, leave it out")
         if event.tag is not None:
-            raise _at(line, f"tag {clip(event.tag)}: plain values only")
+            raise _locate(line, f"tag {clip(event.tag)}: plain values only")
         if depth > MAX_DEPTH:
-            raise _at(line, f"nested deeper than {MAX_DEPTH} levels")
+            raise _locate(line, f"nested deeper than {MAX_DEPTH} levels")
         if self._values > MAX_VALUES:
-            raise _at(line, f"more than {MAX_VALUES} values")
+            raise _locate(line, f"more than {MAX_VALUES} values")
 
     def _sequence(self, pointer: str, depth: int) -> list[object]:
         items: list[object] = []
@@ -182,10 +182,10 @@ class _Reader:
             line = event.start_mark.line + 1
             self._check(event, line, depth)
             if not isinstance(event, yaml.ScalarEvent):
-                raise _at(line, "a key must be text")
+                raise _locate(line, "a key must be text")
             key: str = event.value
             if key in found:
-                raise _at(line, f"key {quoted(key)} is given twice")
+                raise _locate(line, f"key {quoted(key)} is given twice")
             below = f"{pointer}/{escape(key)}"
             self._lines[below] = line
             found[key] = self._value(next(self._events), below, depth + 1)
@@ -201,5 +201,5 @@ def _scalar(event: Any, line: int) -> object:
             try:
                 return convert(text)
             except ValueError:
-                raise _at(line, "a number has too many digits") from None
+                raise _locate(line, "a number has too many digits") from None
     return text

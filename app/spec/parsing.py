@@ -25,29 +25,29 @@ _BIGGEST = 2**63
 
 def parse_experiment(raw: object) -> Experiment:
     """Validate a submitted document; raise InvalidInput with one error per problem."""
-    errors = list(_impossible(raw))
+    errors = list(_find_impossible(raw))
     if errors:
-        raise _invalid(errors)
+        raise _refuse(errors)
     try:
-        return Experiment.model_validate(_whole_as_whole(raw))
+        return Experiment.model_validate(_make_whole(raw))
     except ValidationError as error:
-        raise _invalid(_field_errors(error)) from None
+        raise _refuse(_build_errors(error)) from None
 
 
-def _whole_as_whole(raw: object) -> object:
+def _make_whole(raw: object) -> object:
     """The document with 1e3 and 6.0 as whole numbers, which JSON does not tell from 1000 and 6."""
     match raw:
         case dict():
-            return {key: _whole_as_whole(value) for key, value in raw.items()}
+            return {key: _make_whole(value) for key, value in raw.items()}
         case list():
-            return [_whole_as_whole(value) for value in raw]
+            return [_make_whole(value) for value in raw]
         case float() if raw.is_integer() and abs(raw) < 2**53:
             return int(raw)
         case _:
             return raw
 
 
-def _invalid(errors: list[FieldError]) -> InvalidInput:
+def _refuse(errors: list[FieldError]) -> InvalidInput:
     if len(errors) > MOST_ERRORS:
         errors = [*errors[:MOST_ERRORS], FieldError("", f"has more problems than these {MOST_ERRORS}")]
     return InvalidInput.of(tuple(errors))
@@ -56,26 +56,26 @@ def _invalid(errors: list[FieldError]) -> InvalidInput:
 # --- values no document may hold -----------------------------------------------------------------------------------
 
 
-def _impossible(raw: object) -> Iterator[FieldError]:
+def _find_impossible(raw: object) -> Iterator[FieldError]:
     """Values that JSON, the database or a terminal cannot hold, wherever they are."""
     waiting: list[tuple[str, object, int]] = [("", raw, 0)]
     while waiting:
         pointer, value, depth = waiting.pop()
-        problem = _problem(value, depth)
+        problem = _find_problem(value, depth)
         if problem is not None:
             yield FieldError(pointer, problem)
         elif isinstance(value, dict):
             for key, below in value.items():
-                key_problem = _problem(key, 0) if isinstance(key, str) else f"key {key!r:.40} must be text"
+                key_problem = _find_problem(key, 0) if isinstance(key, str) else f"key {key!r:.40} must be text"
                 if key_problem is not None:
                     yield FieldError(pointer, f"a key: {key_problem}" if isinstance(key, str) else key_problem)
                 else:
-                    waiting.append((_below(pointer, key), below, depth + 1))
+                    waiting.append((_step_below(pointer, key), below, depth + 1))
         elif isinstance(value, list):
             waiting += ((f"{pointer}/{index}", item, depth + 1) for index, item in enumerate(value))
 
 
-def _problem(value: object, depth: int) -> str | None:
+def _find_problem(value: object, depth: int) -> str | None:
     if depth > MAX_DEPTH:
         return f"nested deeper than {MAX_DEPTH} levels"
     match value:
@@ -84,7 +84,7 @@ def _problem(value: object, depth: int) -> str | None:
         case str():
             if "\x00" in value:
                 return "contains a NUL character"
-            return None if value.isascii() or _encodable(value) else "contains half a surrogate pair"
+            return None if value.isascii() or _is_encodable(value) else "contains half a surrogate pair"
         case int():
             return None if -_BIGGEST <= value < _BIGGEST else "is too large a number"
         case float():
@@ -93,7 +93,7 @@ def _problem(value: object, depth: int) -> str | None:
             return f"a {type(value).__name__} is no JSON value"
 
 
-def _encodable(text: str) -> bool:
+def _is_encodable(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -101,7 +101,7 @@ def _encodable(text: str) -> bool:
     return True
 
 
-def _below(pointer: str, step: str) -> str:
+def _step_below(pointer: str, step: str) -> str:
     """One step further into the document; a key longer than any there is, is not repeated: its object will do."""
     return f"{pointer}/{escape(step)}" if len(step) <= 2 * LONGEST_WORD else pointer
 
@@ -120,38 +120,38 @@ class _Place:
     members: tuple[str, ...] = ()  # of the union the value is of: what its tag may say, and what goes with it
 
 
-def _place(loc: tuple[int | str, ...]) -> _Place:
+def _follow(loc: tuple[int | str, ...]) -> _Place:
     """Follow pydantic's location along the types: it also names the members of unions, which no document does."""
     place, either = _Place(), tuple[str, ...]()
     annotation: Any = Experiment
     for step in map(str, loc):
         annotation = strip_optional(annotation)
-        models = _models(annotation)
+        models = _list_models(annotation)
         if len(models) > 1:
-            annotation, either = models[step], _keys_of(annotation)
+            annotation, either = models[step], _list_keys(annotation)
             place = _Place(place.pointer)
             continue
         if get_origin(annotation) in (Union, UnionType) and not models:
-            annotation = _member(annotation, step)
+            annotation = _find_member(annotation, step)
             place = _Place(place.pointer, in_union=True)
             continue
         if step == "[key]":
             continue
-        siblings, annotation = _inside(annotation, step)
-        place = _Place(_below(place.pointer, step), siblings, either)
+        siblings, annotation = _look_inside(annotation, step)
+        place = _Place(_step_below(place.pointer, step), siblings, either)
         either = ()
-    models = _models(annotation)
-    return replace(place, members=tuple(starmap(_member_of, models.items()))) if len(models) > 1 else place
+    models = _list_models(annotation)
+    return replace(place, members=tuple(starmap(_describe_member, models.items()))) if len(models) > 1 else place
 
 
-def _member_of(tag: str, model: type[BaseModel]) -> str:
+def _describe_member(tag: str, model: type[BaseModel]) -> str:
     needed = [name for name, field in model.model_fields.items() if field.is_required()]
     return f"{tag!r} (with {', '.join(needed)})" if needed else repr(tag)
 
 
-def _inside(annotation: Any, step: str) -> tuple[tuple[str, ...], Any]:
+def _look_inside(annotation: Any, step: str) -> tuple[tuple[str, ...], Any]:
     """Names of the fields of an object, and the type of one of them; or the type of a container's items."""
-    for model in _models(annotation).values():
+    for model in _list_models(annotation).values():
         field = model.model_fields.get(step)
         return tuple(model.model_fields), field.annotation if field else None
     arguments = get_args(annotation)
@@ -160,28 +160,28 @@ def _inside(annotation: Any, step: str) -> tuple[tuple[str, ...], Any]:
     return (), arguments[0] if arguments else None
 
 
-def _models(annotation: Any) -> dict[str, type[BaseModel]]:
+def _list_models(annotation: Any) -> dict[str, type[BaseModel]]:
     """The models a value may be, by the tag pydantic calls each of them in a union."""
     found: dict[str, type[BaseModel]] = {}
     for member in list_members(annotation):
         model = strip_annotated(member)
         if isinstance(model, type) and issubclass(model, BaseModel):
-            found[_tag(member, model)] = model
+            found[_read_tag(member, model)] = model
     return found
 
 
-def _tag(member: Any, model: type[BaseModel]) -> str:
+def _read_tag(member: Any, model: type[BaseModel]) -> str:
     explicit = (mark.tag for mark in get_args(member)[1:] if isinstance(mark, Tag))
     literal = (str(f.default) for f in model.model_fields.values() if get_origin(f.annotation) is Literal)
     return next(explicit, None) or next(literal, "")
 
 
-def _keys_of(union: Any) -> tuple[str, ...]:
+def _list_keys(union: Any) -> tuple[str, ...]:
     """The keys that tell the members of a union apart, where there is no field that names them."""
     return tuple(mark.tag for member in list_members(union) for mark in get_args(member)[1:] if isinstance(mark, Tag))
 
 
-def _member(union: Any, label: str) -> Any:
+def _find_member(union: Any, label: str) -> Any:
     wanted = tuple if label.startswith(("tuple", "constrained-tuple")) else str
     return next(
         (member for member in map(strip_annotated, list_members(union)) if (get_origin(member) or member) is wanted),
@@ -192,12 +192,12 @@ def _member(union: Any, label: str) -> Any:
 # --- what to say about it ------------------------------------------------------------------------------------------
 
 
-def _field_errors(error: ValidationError) -> list[FieldError]:
+def _build_errors(error: ValidationError) -> list[FieldError]:
     found: dict[FieldError, None] = {}
     for details in error.errors(include_url=False)[: 4 * MOST_ERRORS]:
-        place = _place(details["loc"])
+        place = _follow(details["loc"])
         if not _is_noise(details, place):
-            found[FieldError(_pointer(details, place), _text(details, place))] = None
+            found[FieldError(_find_pointer(details, place), _explain(details, place))] = None
     return list(found)
 
 
@@ -212,52 +212,52 @@ def _is_noise(error: ErrorDetails, place: _Place) -> bool:
     )
 
 
-def _pointer(error: ErrorDetails, place: _Place) -> str:
+def _find_pointer(error: ErrorDetails, place: _Place) -> str:
     if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        return f"{place.pointer}/{_unquoted(error['ctx']['discriminator'])}"
+        return f"{place.pointer}/{_unquote(error['ctx']['discriminator'])}"
     if error["type"] == "missing" and place.either:
         return place.pointer.rpartition("/")[0]
     return place.pointer
 
 
-def _text(error: ErrorDetails, place: _Place) -> str:
+def _explain(error: ErrorDetails, place: _Place) -> str:
     context = error.get("ctx", {})
     value = error["input"]
     match error["type"]:
         case "missing":
             return f"needs {' or '.join(map(repr, place.either))}" if place.either else "is required"
         case "extra_forbidden":
-            return _unknown(str(error["loc"][-1]), place)
+            return _explain_unknown(str(error["loc"][-1]), place)
         case "literal_error" | "enum":
             expected = "false" if context["expected"] == "False" else context["expected"]
-            return f"must be {expected}, not {_shown(value)}{_nearest(value, expected)}"
+            return f"must be {expected}, not {_show(value)}{_suggest(value, expected)}"
         case "union_tag_invalid":
             tags = context["expected_tags"]
-            return f"must be one of {tags}, not {_shown(context['tag'])}{_nearest(context['tag'], tags)}"
+            return f"must be one of {tags}, not {_show(context['tag'])}{_suggest(context['tag'], tags)}"
         case "union_tag_not_found":
             return f"is required here: {', '.join(place.members[:-1])} or {place.members[-1]}"
         case "value_error":
             return str(context["error"])
         case "string_pattern_mismatch" | "string_too_short" | "string_too_long":
-            return _about_text(error)
+            return _explain_text(error)
         case _:
-            return _about_type(error, place)
+            return _explain_type(error, place)
 
 
-def _unknown(name: str, place: _Place) -> str:
+def _explain_unknown(name: str, place: _Place) -> str:
     known = [*place.either, *(sibling for sibling in place.siblings if sibling not in place.either)]
     near = difflib.get_close_matches(name[:100], known, n=1)
     if near:
-        return f"unknown field {_shown(name)}; did you mean {near[0]!r}?"
-    return f"unknown field {_shown(name)}; " + (f"there are {', '.join(known)}" if known else "there are none")
+        return f"unknown field {_show(name)}; did you mean {near[0]!r}?"
+    return f"unknown field {_show(name)}; " + (f"there are {', '.join(known)}" if known else "there are none")
 
 
-def _nearest(value: object, choices: str) -> str:
+def _suggest(value: object, choices: str) -> str:
     near = difflib.get_close_matches(str(value)[:100], choices.replace(" or ", ", ").replace("'", "").split(", "), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def _about_text(error: ErrorDetails) -> str:
+def _explain_text(error: ErrorDetails) -> str:
     context = error["ctx"]
     subject = "a key here" if error["loc"][-1] == "[key]" else "text here"
     match error["type"]:
@@ -269,7 +269,7 @@ def _about_text(error: ErrorDetails) -> str:
             pattern = context["pattern"]
             if "x7f" in pattern:
                 return "must be printable text on one line"
-            return f"{subject} must match {pattern}, unlike {_shown(error['input'])}"
+            return f"{subject} must match {pattern}, unlike {_show(error['input'])}"
 
 
 _TYPES = {
@@ -289,24 +289,24 @@ _BOUNDS = {
 }
 
 
-def _about_type(error: ErrorDetails, place: _Place) -> str:
+def _explain_type(error: ErrorDetails, place: _Place) -> str:
     kind, context, value = error["type"], error.get("ctx", {}), error["input"]
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]
-        return f"must be {words} {context[key]:g}, not {_shown(value)}"
+        return f"must be {words} {context[key]:g}, not {_show(value)}"
     if kind in ("too_short", "too_long"):
         few, bound = ("at least", "min_length") if kind == "too_short" else ("at most", "max_length")
         return f"must have {few} {context[bound]}, not {context['actual_length']}"
     if place.in_union and kind in ("string_type", "tuple_type"):
-        return f"must be text or a list, not {_shown(value)}"
+        return f"must be text or a list, not {_show(value)}"
     wanted = _TYPES.get(kind.partition("_")[0])
     if wanted is None:
         return error["msg"]
     hint = "; put it in quotes" if wanted == "text" and isinstance(value, int | float) else ""
-    return f"must be {wanted}, not {_shown(value)}{hint}"
+    return f"must be {wanted}, not {_show(value)}{hint}"
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     """A value as the user wrote it, short."""
     match value:
         case dict():
@@ -319,5 +319,5 @@ def _shown(value: object) -> str:
             return json.dumps(value)
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     return text.strip("'")

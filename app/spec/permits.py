@@ -64,16 +64,16 @@ def require_permitted(spec: Experiment, permits: Permits) -> None:
 
 def list_refusals(spec: Experiment, permits: Permits) -> Iterator[FieldError]:
     """Everything in the spec that the operator does not let it name."""
-    yield from _model_refusals(spec, permits)
-    yield from _code_refusals(spec, spec.engine, "/engine", permits)
+    yield from _refuse_models(spec, permits)
+    yield from _refuse_code(spec, spec.engine, "/engine", permits)
     for index, arm in enumerate(spec.arms):
-        yield from _code_refusals(spec, arm.engine, f"/arms/{index}/engine", permits)
-        yield from _environment_refusals(arm.environment, f"/arms/{index}/environment", permits)
+        yield from _refuse_code(spec, arm.engine, f"/arms/{index}/engine", permits)
+        yield from _refuse_environment(arm.environment, f"/arms/{index}/environment", permits)
     prompts = spec.workload.prompts
     if isinstance(prompts, FilePrompts) and not lies_below(prompts.path, permits.data_roots):
         yield FieldError(
             "/workload/prompts/path",
-            f"{quoted(prompts.path)} is no file below {_folders(permits.data_roots)}; the operator names folders of "
+            f"{quoted(prompts.path)} is no file below {_say_roots(permits.data_roots)}; the operator names folders of "
             "prompts in ROLLOUT_LAB_DATA_ROOTS",
         )
 
@@ -91,7 +91,7 @@ def lies_below(path: str, roots: tuple[str, ...]) -> bool:
     return any(not pure.is_absolute() or pure.is_relative_to(root) for root in roots)
 
 
-def _model_refusals(spec: Experiment, permits: Permits) -> Iterator[FieldError]:
+def _refuse_models(spec: Experiment, permits: Permits) -> Iterator[FieldError]:
     if not isinstance(spec.model, HubModel):
         return
     for key in ("id", "tokenizer"):
@@ -99,7 +99,7 @@ def _model_refusals(spec: Experiment, permits: Permits) -> Iterator[FieldError]:
         if reference is None:
             continue
         if is_hub_id(reference):
-            if not _matches(reference, permits.hub_models):
+            if not _match(reference, permits.hub_models):
                 yield FieldError(
                     f"/model/{key}",
                     f"{quoted(reference)} is none of the hub's models that may be used here "
@@ -109,19 +109,19 @@ def _model_refusals(spec: Experiment, permits: Permits) -> Iterator[FieldError]:
             yield FieldError(
                 f"/model/{key}",
                 f"{quoted(reference)} is neither a Hugging Face id nor a folder below "
-                f"{_folders(permits.model_roots)}; the operator names folders of models in ROLLOUT_LAB_MODEL_ROOTS",
+                f"{_say_roots(permits.model_roots)}; the operator names folders of models in ROLLOUT_LAB_MODEL_ROOTS",
             )
     if spec.model.revision is not None and ".." in spec.model.revision:
         yield FieldError("/model/revision", f"{quoted(spec.model.revision)} is no commit, tag or branch")
 
 
-def _code_refusals(spec: Experiment, engine: EngineSettings, pointer: str, permits: Permits) -> Iterator[FieldError]:
+def _refuse_code(spec: Experiment, engine: EngineSettings, pointer: str, permits: Permits) -> Iterator[FieldError]:
     if not engine.trust_remote_code:
         return
     model = spec.model
     named = [model.id, *filter(None, [model.tokenizer])] if isinstance(model, HubModel) else [model.preset]
     for reference in named:
-        if not _matches(reference, permits.remote_code):
+        if not _match(reference, permits.remote_code):
             yield FieldError(
                 f"{pointer}/trust_remote_code",
                 f"code of {quoted(reference)} may not run here; the operator names models whose code may run in "
@@ -129,7 +129,7 @@ def _code_refusals(spec: Experiment, engine: EngineSettings, pointer: str, permi
             )
 
 
-def _environment_refusals(environment: Environment, pointer: str, permits: Permits) -> Iterator[FieldError]:
+def _refuse_environment(environment: Environment, pointer: str, permits: Permits) -> Iterator[FieldError]:
     python = environment.python
     if python is not None and python not in permits.environments:
         known = listing(sorted(permits.environments)) or "none"
@@ -150,9 +150,9 @@ def _environment_refusals(environment: Environment, pointer: str, permits: Permi
             yield FieldError(f"{pointer}/variables/{name}", "is taken literally: write the value itself, without $")
 
 
-def _matches(reference: str, patterns: tuple[str, ...]) -> bool:
+def _match(reference: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(reference, pattern) for pattern in patterns)
 
 
-def _folders(roots: tuple[str, ...]) -> str:
+def _say_roots(roots: tuple[str, ...]) -> str:
     return listing(roots) or "any folder, for none is named"

@@ -69,7 +69,7 @@ class TrialPlan(SpecModel):
     @property
     def order(self) -> str:
         """The measured trials as letters, one per arm, with a `|` where all engines start anew: `ABBA|ABBA`."""
-        letters = {name: _letter(index) for index, name in enumerate(self.arms)}
+        letters = {name: _find_letter(index) for index, name in enumerate(self.arms)}
         by_start = groupby(self.measured, key=lambda trial: trial.start if self.starts > 1 else 0)
         return "|".join("".join(letters[trial.arm] for trial in group) for _, group in by_start)
 
@@ -82,12 +82,12 @@ def plan_trials(spec: Experiment, resolved: ResolvedExperiment) -> TrialPlan:
     """
     names = [arm.name for arm in resolved.arms]
     restart = spec.plan.residency is Residency.RESTART
-    measured = _measured(names, spec.plan)
+    measured = _plan_measured(names, spec.plan)
     engines = group_engines(resolved)
     trials = (
-        [trial for one in measured for trial in _restarted(one, spec.plan.warmup_trials)]
+        [trial for one in measured for trial in _plan_restarted(one, spec.plan.warmup_trials)]
         if restart
-        else _by_start(_warmups(names, spec.plan) + measured, engines)
+        else _split_by_start(_plan_warmups(names, spec.plan) + measured, engines)
     )
     return TrialPlan(
         arms=tuple(names),
@@ -127,7 +127,7 @@ def remaining(plan: TrialPlan, done: Collection[int]) -> tuple[PlannedTrial, ...
     if plan.residency is Residency.RESIDENT:
         starts = {trial.start for trial in left}
         warmups = [trial for trial in plan.trials if trial.phase is Phase.WARMUP and trial.start in starts]
-        return tuple(_by_start(warmups + left, plan.engines))
+        return tuple(_split_by_start(warmups + left, plan.engines))
     kept: list[PlannedTrial] = []
     before: list[PlannedTrial] = []  # the warm-ups of the measured trial that follows
     for trial in plan.trials:
@@ -138,7 +138,7 @@ def remaining(plan: TrialPlan, done: Collection[int]) -> tuple[PlannedTrial, ...
     return tuple(kept)
 
 
-def _measured(names: list[str], plan: PlanSettings) -> list[PlannedTrial]:
+def _plan_measured(names: list[str], plan: PlanSettings) -> list[PlannedTrial]:
     rng = random.Random(plan.seed)  # noqa: S311 - an order, not a secret
     return [
         PlannedTrial(
@@ -150,11 +150,11 @@ def _measured(names: list[str], plan: PlanSettings) -> list[PlannedTrial]:
             start=block if plan.residency is Residency.RESTART else block * plan.starts // plan.blocks,
         )
         for block in range(plan.blocks)
-        for position, name in enumerate(_block_order(names, block, rng))
+        for position, name in enumerate(_draw_order(names, block, rng))
     ]
 
 
-def _warmups(names: list[str], plan: PlanSettings) -> list[PlannedTrial]:
+def _plan_warmups(names: list[str], plan: PlanSettings) -> list[PlannedTrial]:
     return [
         PlannedTrial(
             slot=round_ * len(names) + position,
@@ -169,7 +169,7 @@ def _warmups(names: list[str], plan: PlanSettings) -> list[PlannedTrial]:
     ]
 
 
-def _by_start(trials: list[PlannedTrial], engines: tuple[tuple[str, ...], ...]) -> list[PlannedTrial]:
+def _split_by_start(trials: list[PlannedTrial], engines: tuple[tuple[str, ...], ...]) -> list[PlannedTrial]:
     """Start by start, warm-ups first; from the second on, the first trial of every engine has it started anew."""
     engine_of = {name: group[0] for group in engines for name in group}
     seen: set[tuple[int, str]] = set()
@@ -181,7 +181,7 @@ def _by_start(trials: list[PlannedTrial], engines: tuple[tuple[str, ...], ...]) 
     return ordered
 
 
-def _restarted(trial: PlannedTrial, warmups: int) -> list[PlannedTrial]:
+def _plan_restarted(trial: PlannedTrial, warmups: int) -> list[PlannedTrial]:
     """A measured trial with the warm-ups of its fresh engine before it."""
     before = [
         PlannedTrial(
@@ -198,7 +198,7 @@ def _restarted(trial: PlannedTrial, warmups: int) -> list[PlannedTrial]:
     return [*before, trial.model_copy(update={"fresh_engine": not before})]
 
 
-def _block_order(names: list[str], block: int, rng: random.Random) -> list[str]:
+def _draw_order(names: list[str], block: int, rng: random.Random) -> list[str]:
     if len(names) <= 2:
         return names if block % 2 == 0 else names[::-1]
     return rng.sample(names, len(names))
@@ -217,5 +217,5 @@ def group_engines(resolved: ResolvedExperiment) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(group) for group in groups.values())
 
 
-def _letter(index: int) -> str:
+def _find_letter(index: int) -> str:
     return chr(ord("A") + index) if index < 26 else f"[{index}]"

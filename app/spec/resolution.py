@@ -111,7 +111,7 @@ class ResolvedExperiment(SpecModel):
 
 def resolve(spec: Experiment) -> ResolvedExperiment:
     """Fill in profiles and defaults; raise InvalidInput naming every unknown name and contradiction."""
-    errors = [*too_large(spec), *_name_errors(spec), *_workload_errors(spec), *_plan_errors(spec)]
+    errors = [*too_large(spec), *_check_names(spec), *_check_workload(spec), *_check_plan(spec)]
     arms: list[ResolvedArm] = []
     for index, arm in enumerate(spec.arms):
         try:
@@ -119,8 +119,8 @@ def resolve(spec: Experiment) -> ResolvedExperiment:
         except InvalidInput as error:
             errors += [FieldError(f"/arms/{index}{e.pointer}", e.detail) for e in error.errors]
     if not any(error.pointer.startswith("/model") for error in errors):
-        for index, settings in _indexed(spec, arms):
-            errors += [FieldError(f"/arms/{index}{e.pointer}", e.detail) for e in _arm_errors(spec, settings)]
+        for index, settings in _index(spec, arms):
+            errors += [FieldError(f"/arms/{index}{e.pointer}", e.detail) for e in _check_arm(spec, settings)]
     if errors:
         raise InvalidInput.of(tuple(errors))
     if spec.calibrate:
@@ -174,12 +174,12 @@ def most_prompt_tokens(spec: Experiment, resolved: ResolvedExperiment) -> int | 
     return min(limits) - longest_output(spec) if limits else None
 
 
-def _indexed(spec: Experiment, arms: list[ResolvedArm]) -> list[tuple[int, ResolvedArm]]:
+def _index(spec: Experiment, arms: list[ResolvedArm]) -> list[tuple[int, ResolvedArm]]:
     by_name = {settings.name: settings for settings in arms}
     return [(index, by_name[arm.name]) for index, arm in enumerate(spec.arms) if arm.name in by_name]
 
 
-def _name_errors(spec: Experiment) -> list[FieldError]:
+def _check_names(spec: Experiment) -> list[FieldError]:
     errors: list[FieldError] = []
     names = [arm.name for arm in spec.arms]
     for index, name in enumerate(names):
@@ -198,7 +198,7 @@ def _name_errors(spec: Experiment) -> list[FieldError]:
     return errors
 
 
-def _workload_errors(spec: Experiment) -> list[FieldError]:
+def _check_workload(spec: Experiment) -> list[FieldError]:
     errors: list[FieldError] = []
     if isinstance(spec.model, PresetModel) and spec.model.preset in MODELS:
         preset = MODELS[spec.model.preset]
@@ -212,7 +212,7 @@ def _workload_errors(spec: Experiment) -> list[FieldError]:
     return errors
 
 
-def _plan_errors(spec: Experiment) -> list[FieldError]:
+def _check_plan(spec: Experiment) -> list[FieldError]:
     errors: list[FieldError] = []
     looks, starts = spec.plan.looks, spec.plan.starts
     if starts > spec.plan.blocks:
@@ -236,20 +236,20 @@ def _resolve_arm(spec: Experiment, arm: Arm) -> ResolvedArm:
         raise InvalidInput.of(
             (FieldError("/profile", f"unknown profile {quoted(arm.profile)}; there are {', '.join(PROFILES)}"),)
         )
-    engine: dict[str, object] = {"max_model_len": _needed_model_len(spec)}
-    for settings in (COMMON_ENGINE, _preset_engine(spec), profile.engine, spec.engine, arm.engine):
+    engine: dict[str, object] = {"max_model_len": _find_needed_model_len(spec)}
+    for settings in (COMMON_ENGINE, _read_preset_engine(spec), profile.engine, spec.engine, arm.engine):
         engine |= settings.model_dump(exclude_unset=True)
     return ResolvedArm(
         name=arm.name,
         profile=f"{profile.name}@{profile.version}",
-        model=_model_source(spec),
+        model=_find_model_source(spec),
         engine=EngineSettings.model_validate(engine),
         driver=_resolve_driver(profile.driver, arm),
         environment=arm.environment,
     )
 
 
-def _preset_engine(spec: Experiment) -> EngineSettings:
+def _read_preset_engine(spec: Experiment) -> EngineSettings:
     preset = MODELS.get(spec.model.preset) if isinstance(spec.model, PresetModel) else None
     return EngineSettings() if preset is None else preset.engine
 
@@ -271,7 +271,7 @@ def _resolve_driver(base: DriverSettings, arm: Arm) -> DriverSettings:
         ) from None
 
 
-def _model_source(spec: Experiment) -> ModelSource:
+def _find_model_source(spec: Experiment) -> ModelSource:
     match spec.model:
         case PresetModel(preset=name):
             preset = MODELS.get(name)
@@ -294,12 +294,12 @@ def _model_source(spec: Experiment) -> ModelSource:
             assert_never(spec.model)
 
 
-def _needed_model_len(spec: Experiment) -> int | None:
+def _find_needed_model_len(spec: Experiment) -> int | None:
     prompt = longest_prompt(spec)
     return None if prompt is None else prompt + longest_output(spec)
 
 
-def _arm_errors(spec: Experiment, arm: ResolvedArm) -> list[FieldError]:
+def _check_arm(spec: Experiment, arm: ResolvedArm) -> list[FieldError]:
     engine = arm.engine
     errors: list[FieldError] = []
     if engine.max_model_len is not None:
@@ -311,7 +311,7 @@ def _arm_errors(spec: Experiment, arm: ResolvedArm) -> list[FieldError]:
                     f"the longest prompt and output take {needed} tokens, max_model_len is {engine.max_model_len}",
                 )
             )
-    errors += _batched_token_errors(engine)
+    errors += _check_batched_tokens(engine)
     if arm.driver.api is Api.LLM and not isinstance(spec.workload.arrival, BatchArrival):
         errors.append(
             FieldError(
@@ -327,7 +327,7 @@ def _arm_errors(spec: Experiment, arm: ResolvedArm) -> list[FieldError]:
     return errors
 
 
-def _batched_token_errors(engine: EngineSettings) -> list[FieldError]:
+def _check_batched_tokens(engine: EngineSettings) -> list[FieldError]:
     tokens = engine.max_num_batched_tokens
     if tokens is None:
         return []

@@ -65,12 +65,12 @@ def page(
     c = experiments.c
     key: ColumnElement[datetime] | ColumnElement[str] = c[sort]
     descending = (order or (Order.ASC if sort is Sort.NAME else Order.DESC)) is Order.DESC
-    conditions: list[ColumnElement[bool]] = [_has_label(key, value) for key, value in (labels or {}).items()]
+    conditions: list[ColumnElement[bool]] = [_match_label(key, value) for key, value in (labels or {}).items()]
     if status:
         conditions.append(c.status.in_(list(status)))
     if name:
         # Both sides are folded by the database: SQLite knows the case of ASCII letters only.
-        conditions.append(func.lower(c.name).like(func.lower(literal(f"%{_escaped(name)}%", SafeText)), escape="/"))
+        conditions.append(func.lower(c.name).like(func.lower(literal(f"%{_escape(name)}%", SafeText)), escape="/"))
     if model is not None:
         conditions.append(c.model == model)
     if verdict is not None:
@@ -82,7 +82,7 @@ def page(
     if sort is Sort.FINISHED_AT:
         conditions.append(c.finished_at.is_not(None))
     if cursor is not None:
-        last = tuple_(*_decoded(cursor, sort, descending), types=[key.type, c.id.type])
+        last = tuple_(*_decode_cursor(cursor, sort, descending), types=[key.type, c.id.type])
         conditions.append(tuple_(key, c.id) < last if descending else tuple_(key, c.id) > last)
     query = (
         select(*(c[name] for name in ITEM_COLUMNS))
@@ -93,25 +93,25 @@ def page(
     with db.read() as connection:
         rows = connection.execute(query).all()
     items = tuple(item_of(row) for row in rows[:limit])
-    return CataloguePage(items, _encoded(items[-1], sort, descending) if len(rows) > limit else None)
+    return CataloguePage(items, _encode_cursor(items[-1], sort, descending) if len(rows) > limit else None)
 
 
-def _has_label(key: str, value: str) -> ColumnElement[bool]:
+def _match_label(key: str, value: str) -> ColumnElement[bool]:
     label = experiment_labels.c
     return exists().where(label.experiment_id == experiments.c.id, label.key == key, label.value == value)
 
 
-def _escaped(part: str) -> str:
+def _escape(part: str) -> str:
     return part.replace("/", "//").replace("%", "/%").replace("_", "/_")
 
 
-def _encoded(item: ExperimentItem, sort: Sort, descending: bool) -> str:
+def _encode_cursor(item: ExperimentItem, sort: Sort, descending: bool) -> str:
     place = [sort, descending, str(getattr(item, sort)), item.id]
     text = json.dumps(place, ensure_ascii=False)
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _decoded(cursor: str, sort: Sort, descending: bool) -> tuple[datetime | str, str]:
+def _decode_cursor(cursor: str, sort: Sort, descending: bool) -> tuple[datetime | str, str]:
     try:
         place = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
         own, value, last = place[:2] == [sort, descending], str(place[2]), str(place[3])

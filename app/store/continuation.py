@@ -18,7 +18,7 @@ def read_earlier_attempts(db: Database, lease: Lease, retry_of: ExperimentId | N
     with db.read() as connection:
         rows = [
             row
-            for experiment_id in (lease.experiment_id, *_retried(connection, retry_of))
+            for experiment_id in (lease.experiment_id, *_follow_retries(connection, retry_of))
             for row in connection.execute(
                 select(attempts)
                 .where(attempts.c.experiment_id == experiment_id)
@@ -74,7 +74,7 @@ def _copy(connection: Connection, lease: Lease, earlier: EarlierBlocks) -> int:
     return len(connection.execute(insert(trials).from_select(names, finished).returning(trials.c.id)).all())
 
 
-def _retried(connection: Connection, experiment_id: ExperimentId | None) -> Iterator[ExperimentId]:
+def _follow_retries(connection: Connection, experiment_id: ExperimentId | None) -> Iterator[ExperimentId]:
     """An experiment, the one that it retries, and so on."""
     while experiment_id is not None:
         yield experiment_id

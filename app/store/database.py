@@ -59,8 +59,8 @@ class Database:
     """Connections to one database. Transactions are short; a failure to connect is DatabaseUnavailable."""
 
     def __init__(self, url: str) -> None:
-        self.url = _parsed(url)
-        self._engine = _postgres(url) if self.is_postgres else _sqlite(url)
+        self.url = _parse_url(url)
+        self._engine = _create_postgres(url) if self.is_postgres else _create_sqlite(url)
         self._reader = self._engine
         self._writing = threading.Lock()
         self._writer = self._engine.execution_options(**{_WRITES: True})
@@ -122,7 +122,7 @@ class Database:
         from alembic import command
         from alembic.migration import MigrationContext
 
-        config = _alembic_config()
+        config = _make_alembic_config()
         with self.migrating() as connection:
             revision = MigrationContext.configure(connection).get_current_revision()
             if revision not in {None, *revisions()}:
@@ -154,7 +154,7 @@ class Database:
         except DatabaseUnavailable as error:
             return Health(reachable=False, migrated=False, detail=error.detail)
         if revision != head:
-            return Health(reachable=True, migrated=False, detail=_about(revision, head))
+            return Health(reachable=True, migrated=False, detail=_describe(revision, head))
         return Health(reachable=True, migrated=True)
 
     def dispose(self) -> None:
@@ -180,10 +180,10 @@ def revisions() -> tuple[str, ...]:
     """Every version of the schema, newest first."""
     from alembic.script import ScriptDirectory
 
-    return tuple(script.revision for script in ScriptDirectory.from_config(_alembic_config()).walk_revisions())
+    return tuple(script.revision for script in ScriptDirectory.from_config(_make_alembic_config()).walk_revisions())
 
 
-def _about(revision: str | None, head: str) -> str:
+def _describe(revision: str | None, head: str) -> str:
     """What to do about a schema that is not this version's."""
     if revision is not None and revision not in revisions():
         return f"the schema is at {revision}, by a newer version of this service; this one needs {head}"
@@ -191,7 +191,7 @@ def _about(revision: str | None, head: str) -> str:
     return f"{found}, this version needs {head}: run `rollout-lab db upgrade`"
 
 
-def _parsed(url: str) -> URL:
+def _parse_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except sa.ArgumentError:
@@ -201,7 +201,7 @@ def _parsed(url: str) -> URL:
     return parsed
 
 
-def _postgres(url: str) -> Engine:
+def _create_postgres(url: str) -> Engine:
     return create_engine(
         url,
         isolation_level="READ COMMITTED",
@@ -221,7 +221,7 @@ def _postgres(url: str) -> Engine:
     )
 
 
-def _sqlite(url: str) -> Engine:
+def _create_sqlite(url: str) -> Engine:
     database = make_url(url).database
     if database:
         try:
@@ -258,7 +258,7 @@ def _prepare_sqlite(connection: Connection) -> None:
     connection.begin()
 
 
-def _alembic_config() -> "Config":
+def _make_alembic_config() -> "Config":
     from alembic.config import Config
 
     import migrations

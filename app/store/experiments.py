@@ -108,8 +108,8 @@ def get(db: Database, experiment_id: ExperimentId) -> ExperimentRow:
             owner=row.owner,
             heartbeat_at=row.heartbeat_at,
             lease_expires_at=row.lease_expires_at,
-            attempts=_attempts(connection, experiment_id) if row.attempt else (),
-            retries=_retries(connection, experiment_id),
+            attempts=_read_attempts(connection, experiment_id) if row.attempt else (),
+            retries=_list_retries(connection, experiment_id),
             results=row.results,
         )
 
@@ -135,7 +135,7 @@ def build_submitted_row(
         item=item,
         spec=spec,
         submitted=row["spec"],
-        queue_position=_position(connection, item.id, item.priority, at),
+        queue_position=_count_position(connection, item.id, item.priority, at),
         owner=None,
         heartbeat_at=None,
         lease_expires_at=None,
@@ -171,7 +171,7 @@ def list_events_after(db: Database, experiment_id: ExperimentId, seq: int = 0) -
         .order_by(events.c.seq)
     )
     with db.read() as connection:
-        return tuple(_event(row) for row in connection.execute(query))
+        return tuple(_build_event(row) for row in connection.execute(query))
 
 
 def counts(db: Database) -> dict[Status, int]:
@@ -254,16 +254,16 @@ def item_of(row: Row[Any]) -> ExperimentItem:
 
 
 def _place_of(connection: Connection, row: Row[Any]) -> int | None:
-    return _position(connection, row.id, row.priority, row.queued_at) if row.status == Status.QUEUED else None
+    return _count_position(connection, row.id, row.priority, row.queued_at) if row.status == Status.QUEUED else None
 
 
-def _position(connection: Connection, experiment_id: ExperimentId, priority: int, queued_at: datetime) -> int:
+def _count_position(connection: Connection, experiment_id: ExperimentId, priority: int, queued_at: datetime) -> int:
     """Place in the queue, from 1; whoever waits behind LAST_PLACE others is told no more than that."""
     place = {"of": experiment_id, "priority": priority, "queued_at": queued_at}
     return 1 + connection.execute(_AHEAD, place).scalar_one()
 
 
-def _attempts(connection: Connection, experiment_id: ExperimentId) -> tuple[Attempt, ...]:
+def _read_attempts(connection: Connection, experiment_id: ExperimentId) -> tuple[Attempt, ...]:
     return tuple(
         Attempt(
             attempt=row.attempt,
@@ -279,11 +279,11 @@ def _attempts(connection: Connection, experiment_id: ExperimentId) -> tuple[Atte
     )
 
 
-def _retries(connection: Connection, experiment_id: ExperimentId) -> tuple[ExperimentId, ...]:
+def _list_retries(connection: Connection, experiment_id: ExperimentId) -> tuple[ExperimentId, ...]:
     return tuple(ExperimentId(found) for found in connection.execute(_RETRIES, {"of": experiment_id}).scalars())
 
 
-def _event(row: Row[Any]) -> Event:
+def _build_event(row: Row[Any]) -> Event:
     return Event(
         seq=row.seq,
         at=row.at,

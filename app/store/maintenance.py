@@ -11,12 +11,16 @@ from app.store.database import Database, revisions
 
 def backup(db: Database, target: Path) -> None:
     """Copy a SQLite database, as it is at one moment, while others go on using it."""
-    source = _file_of(db, "pg_dump --format=custom")
+    source = _require_file(db, "pg_dump --format=custom")
     if target.exists():
         raise Conflict(f"{target} exists; name another file")
     partial = target.with_name(target.name + ".partial")
     partial.unlink(missing_ok=True)
-    with _sqlite_errors(), closing(sqlite3.connect(source)) as live, closing(sqlite3.connect(partial)) as copy:
+    with (
+        _wrap_errors(),
+        closing(sqlite3.connect(source)) as live,
+        closing(sqlite3.connect(partial)) as copy,
+    ):
         live.backup(copy)
         copy.execute("PRAGMA journal_mode=DELETE")  # one file, whoever opens it
     partial.rename(target)
@@ -27,10 +31,13 @@ def restore(db: Database, source: Path) -> None:
 
     Stop the workers first: what they run is not in the backup, or not theirs.
     """
-    target = _file_of(db, "pg_restore")
+    target = _require_file(db, "pg_restore")
     if not source.is_file():
         raise InvalidInput(f"there is no file {source}")
-    with _sqlite_errors(), closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as saved:
+    with (
+        _wrap_errors(),
+        closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as saved,
+    ):
         _require_backup(saved, source)
         with closing(sqlite3.connect(target)) as live:
             saved.backup(live)
@@ -38,7 +45,7 @@ def restore(db: Database, source: Path) -> None:
     db.upgrade()
 
 
-def _file_of(db: Database, tool: str) -> Path:
+def _require_file(db: Database, tool: str) -> Path:
     if db.path is None:
         raise InvalidInput(f"this database is on a Postgres server; use {tool}")
     return db.path
@@ -57,7 +64,7 @@ def _require_backup(saved: sqlite3.Connection, source: Path) -> None:
 
 
 @contextmanager
-def _sqlite_errors() -> Iterator[None]:
+def _wrap_errors() -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:

@@ -35,15 +35,15 @@ def keep_noise(db: Database, lease: Lease, keys: NoiseKeys, found: Noise) -> Non
 
 def read_noise_under(db: Database, fingerprints: Collection[str]) -> tuple[Noise, ...]:
     """The newest A/A experiments of exactly these arms, on this host with this software."""
-    return _newest(db, noise.c.fingerprint.in_(fingerprints))
+    return _read_newest(db, noise.c.fingerprint.in_(fingerprints))
 
 
 def read_noise_anywhere(db: Database, settings: Collection[str]) -> tuple[Noise, ...]:
     """The newest A/A experiments of arms with these settings, on whatever host."""
-    return _newest(db, noise.c.settings.in_(settings))
+    return _read_newest(db, noise.c.settings.in_(settings))
 
 
-def _newest(db: Database, condition: ColumnElement[bool]) -> tuple[Noise, ...]:
+def _read_newest(db: Database, condition: ColumnElement[bool]) -> tuple[Noise, ...]:
     query = (
         select(noise.c.sd_pct, noise.c.change_pct, noise.c.blocks, noise.c.starts)
         .where(condition)
@@ -52,11 +52,13 @@ def _newest(db: Database, condition: ColumnElement[bool]) -> tuple[Noise, ...]:
     )
     with db.read() as connection:
         return tuple(
-            Noise(row.sd_pct, row.change_pct, row.blocks, _starts(row.starts)) for row in connection.execute(query)
+            Noise(row.sd_pct, row.change_pct, row.blocks, _parse(row.starts)) for row in connection.execute(query)
         )
 
 
-def _starts(document: dict[str, list[tuple[float, int, float]]] | None) -> dict[str, tuple[StartValue, ...]] | None:
+def _parse(
+    document: dict[str, list[tuple[float, int, float]]] | None,
+) -> dict[str, tuple[StartValue, ...]] | None:
     if document is None:
         return None
     return {key: tuple(StartValue(*value) for value in values) for key, values in document.items()}

@@ -49,7 +49,7 @@ SAMPLE_SCHEMA = pa.schema(
 
 def tabulate_records(records: Sequence[RequestRecord]) -> pa.Table:
     """One row per record, one column per field."""
-    return _table(records, RECORD_SCHEMA)
+    return _build_table(records, RECORD_SCHEMA)
 
 
 def list_records(table: pa.Table) -> tuple[RequestRecord, ...]:
@@ -71,7 +71,7 @@ def read_columns(table: pa.Table) -> Columns:
 
 def tabulate_samples(samples: Sequence[EngineSample]) -> pa.Table:
     """One row per sample, one column per field."""
-    return _table(samples, SAMPLE_SCHEMA)
+    return _build_table(samples, SAMPLE_SCHEMA)
 
 
 def list_samples(table: pa.Table) -> tuple[EngineSample, ...]:
@@ -93,6 +93,6 @@ def read_parquet(blob: bytes) -> pa.Table:
     return pq.read_table(pa.BufferReader(blob))
 
 
-def _table(rows: Iterable[object], schema: pa.Schema) -> pa.Table:
+def _build_table(rows: Iterable[object], schema: pa.Schema) -> pa.Table:
     rows = tuple(rows)
     return pa.table({name: [getattr(row, name) for row in rows] for name in schema.names}, schema=schema)

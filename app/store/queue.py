@@ -97,7 +97,7 @@ def enqueue(
             _require_retriable(connection, retry_of)
         at = insert_unless_present(connection, experiments, row, ("idempotency_key",), now=("created_at", "queued_at"))
         if at is None:
-            return _first_of(connection, row)
+            return _find_first(connection, row)
         if most_queued is not None:
             _require_room(connection, by, most_queued)
         if spec.labels:
@@ -136,7 +136,7 @@ def _require_room(connection: Connection, by: Actor, most: int) -> None:
         )
 
 
-def _first_of(connection: Connection, row: Mapping[str, Any]) -> Enqueued:
+def _find_first(connection: Connection, row: Mapping[str, Any]) -> Enqueued:
     first = connection.execute(
         select(experiments.c.id, experiments.c.request_sha256).where(
             experiments.c.idempotency_key == row["idempotency_key"]
@@ -228,7 +228,7 @@ def finish(
             results=document,
             verdict=" ".join(verdicts) or None,
         )
-        if not moved and not _ended_as(connection, lease, status, failure):
+        if not moved and not _has_ended_as(connection, lease, status, failure):
             raise lost(lease)
 
 
@@ -242,7 +242,7 @@ def hand_back(db: Database, lease: Lease, reason: str) -> Status:
             target = Status.CANCELLED if update_fenced(connection, lease) else Status.QUEUED
         except LeaseLost:
             for target in (Status.CANCELLED, Status.QUEUED):
-                if _ended_as(connection, lease, target):
+                if _has_ended_as(connection, lease, target):
                     return target
             raise
         move(connection, Status.RUNNING, target, fence(lease), reason)
@@ -256,7 +256,7 @@ def lose(db: Database, lease: Lease, failure: Failure) -> bool:
     changed, and the attempt is still the worker's to finish.
     """
     with db.write() as connection:
-        if _ended_as(connection, lease, Status.QUEUED, failure):
+        if _has_ended_as(connection, lease, Status.QUEUED, failure):
             return True
         update_fenced(connection, lease)
         here = and_(fence(lease), ~_CANCELLED, _AGAIN)
@@ -268,7 +268,7 @@ def lose(db: Database, lease: Lease, failure: Failure) -> bool:
                 here,
                 failure.detail,
                 failure=failure,
-                **_loss(Status.QUEUED),
+                **_describe_loss(Status.QUEUED),
             )
         )
 
@@ -323,18 +323,18 @@ def reap(db: Database) -> tuple[ExperimentId, ...]:
                 and_(expired, free, condition),
                 "worker lost",
                 failure=failure,
-                **_loss(target),
+                **_describe_loss(target),
             )
             reaped += [ExperimentId(row.id) for row in moved]
     return tuple(reaped)
 
 
-def _loss(target: Status) -> dict[str, Any]:
+def _describe_loss(target: Status) -> dict[str, Any]:
     """What a loss does to an experiment besides; one that is queued again goes to the end."""
     return {"losses": experiments.c.losses + 1} | ({"queued_at": now_us()} if target is Status.QUEUED else {})
 
 
-def _ended_as(connection: Connection, lease: Lease, status: Status, failure: Failure | None = None) -> bool:
+def _has_ended_as(connection: Connection, lease: Lease, status: Status, failure: Failure | None = None) -> bool:
     """Whether this very attempt has already ended this way, and by its worker: a reaper leaves its own failure."""
     ended = connection.execute(
         select(attempts.c.outcome, attempts.c.failure).where(

@@ -18,7 +18,7 @@ def build_row(
 ) -> dict[str, Any]:
     """The row of a new experiment, save its times; InvalidInput if it contradicts itself."""
     resolved = resolve(spec)
-    document = _as_submitted(spec)
+    document = _write_as_submitted(spec)
     return {
         "id": make_experiment_id(),
         "version": 1,
@@ -29,7 +29,7 @@ def build_row(
         "spec": document,
         "retry_of": retry_of,
         "idempotency_key": idempotency_key,
-        "request_sha256": None if idempotency_key is None else _digest(document, retry_of),
+        "request_sha256": None if idempotency_key is None else _hash_request(document, retry_of),
         "status": Status.QUEUED,
         "priority": spec.limits.priority,
         "attempt": 0,
@@ -39,7 +39,7 @@ def build_row(
     }
 
 
-def _as_submitted(spec: Experiment) -> dict[str, Any]:
+def _write_as_submitted(spec: Experiment) -> dict[str, Any]:
     """Only what was said: an engine setting that is absent means something else than an explicit null."""
     document = spec.model_dump(mode="json", exclude_unset=True)
     try:
@@ -51,6 +51,6 @@ def _as_submitted(spec: Experiment) -> dict[str, Any]:
     return document
 
 
-def _digest(document: dict[str, Any], retry_of: ExperimentId | None) -> str:
+def _hash_request(document: dict[str, Any], retry_of: ExperimentId | None) -> str:
     request = {"retry_of": retry_of, "spec": document}
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()

@@ -113,8 +113,8 @@ def revoke(db: Database, name: str, by: Actor) -> None:
 def list_tokens(db: Database) -> tuple[Token, ...]:
     """Every token there ever was, oldest first."""
     with db.read() as connection:
-        rows = connection.execute(_tokens().order_by(tokens.c.created_at, tokens.c.name))
-        return tuple(_token(row) for row in rows)
+        rows = connection.execute(_select_tokens().order_by(tokens.c.created_at, tokens.c.name))
+        return tuple(_build_token(row) for row in rows)
 
 
 def list_events(db: Database, name: str) -> tuple[TokenEvent, ...]:
@@ -137,7 +137,7 @@ def find(db: Database, digest: str) -> Token | None:
     """The token whose secret has this digest, valid or not."""
     with db.read() as connection:
         row = connection.execute(_BY_DIGEST, {"digest": digest}).one_or_none()
-    return None if row is None or not hmac.compare_digest(row.sha256, digest) else _token(row)
+    return None if row is None or not hmac.compare_digest(row.sha256, digest) else _build_token(row)
 
 
 def log_in(db: Database, name: str, by: Actor) -> str:
@@ -166,10 +166,10 @@ def find_session(db: Database, digest: str) -> Token | None:
     """The token a browser has logged in with; None once the session is over."""
     with db.read() as connection:
         row = connection.execute(_BY_SESSION, {"digest": digest}).one_or_none()
-    return None if row is None else _token(row)
+    return None if row is None else _build_token(row)
 
 
-def _tokens(*more: Any) -> Select[Any]:
+def _select_tokens(*more: Any) -> Select[Any]:
     c = tokens.c
     state = case(
         (c.revoked_at.is_not(None), literal(TokenState.REVOKED.value)),
@@ -180,15 +180,15 @@ def _tokens(*more: Any) -> Select[Any]:
 
 
 _ANY = select(exists(select(literal(1)).select_from(tokens)))
-_BY_DIGEST = _tokens().where(tokens.c.sha256 == bindparam("digest"))
+_BY_DIGEST = _select_tokens().where(tokens.c.sha256 == bindparam("digest"))
 _BY_SESSION = (
-    _tokens()
+    _select_tokens()
     .join(sessions, sessions.c.token == tokens.c.name)
     .where(sessions.c.sha256 == bindparam("digest"), sessions.c.expires_at > now_us())
 )
 
 
-def _token(row: Row[Any]) -> Token:
+def _build_token(row: Row[Any]) -> Token:
     return Token(
         name=row.name,
         scope=Scope(row.scope),

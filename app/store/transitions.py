@@ -38,7 +38,7 @@ def move(
         .values(
             status=target,
             version=experiments.c.version + 1,
-            **_consequences(target, owner, cause),
+            **_list_consequences(target, owner, cause),
             **values,
         )
         .returning(experiments.c.id, experiments.c.attempt, experiments.c.spec, experiments.c.retry_of)
@@ -51,7 +51,7 @@ def move(
     return tuple(moved)
 
 
-def _consequences(target: Status, owner: str | None, cause: dict[str, Any] | None) -> dict[str, Any]:
+def _list_consequences(target: Status, owner: str | None, cause: dict[str, Any] | None) -> dict[str, Any]:
     """What else is true of an experiment in this state."""
     if target is Status.RUNNING:
         return {

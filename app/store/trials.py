@@ -72,7 +72,7 @@ def save_trial(db: Database, lease: Lease, result: TrialResult, summary: TrialSu
 
     records = write_parquet(tabulate_records(result.records))
     timeline = write_parquet(tabulate_samples(result.timeline))
-    row = _row_of(lease, summary)
+    row = _build_row(lease, summary)
     with db.write() as connection:
         update_fenced(connection, lease)
         if _is_stored(connection, row):
@@ -99,7 +99,7 @@ def read_arms(db: Database, experiment_id: ExperimentId, attempt: int | None = N
         .order_by(arms.c.attempt, arms.c.arm)
     )
     with db.read() as connection:
-        return tuple(StoredArm(row.attempt, _resolved_arm(row.resolved)) for row in connection.execute(query))
+        return tuple(StoredArm(row.attempt, _parse_arm(row.resolved)) for row in connection.execute(query))
 
 
 def read_extent(db: Database, experiment_id: ExperimentId) -> Extent:
@@ -115,7 +115,7 @@ def read_trials(db: Database, experiment_id: ExperimentId, attempt: int | None =
     """Trials of one attempt, or of all, in the order they ran."""
     query = select(trials).where(_of(experiment_id, attempt)).order_by(*_ORDER)
     with db.read() as connection:
-        return tuple(_summary(row) for row in connection.execute(query))
+        return tuple(_parse_summary(row) for row in connection.execute(query))
 
 
 def read_records(
@@ -130,7 +130,7 @@ def read_records(
 
     No transaction stays open in between; a trial whose records an operator has deleted is left out.
     """
-    return _blobs(db, _measured(experiment_id, arm, slot, attempt), trial_records.c.records)
+    return _read_blobs(db, _select_measured(experiment_id, arm, slot, attempt), trial_records.c.records)
 
 
 def read_timelines(
@@ -142,10 +142,10 @@ def read_timelines(
     attempt: int | None = None,
 ) -> Iterator[tuple[StoredTrial, "pa.Table"]]:
     """Sampled engine state of measured trials, one table at a time."""
-    return _blobs(db, _measured(experiment_id, arm, slot, attempt), trial_records.c.timeline)
+    return _read_blobs(db, _select_measured(experiment_id, arm, slot, attempt), trial_records.c.timeline)
 
 
-def _blobs(
+def _read_blobs(
     db: Database, condition: ColumnElement[bool], column: ColumnElement[bytes]
 ) -> Iterator[tuple[StoredTrial, "pa.Table"]]:
     from app.store.parquet import read_parquet
@@ -156,7 +156,7 @@ def _blobs(
         with db.read() as connection:
             blob = connection.execute(select(column).where(trial_records.c.id == row.records_id)).scalar_one_or_none()
         if blob is not None:
-            yield StoredTrial(row.attempt, _planned(row)), read_parquet(blob)
+            yield StoredTrial(row.attempt, _parse_planned(row)), read_parquet(blob)
 
 
 _CONDITIONS = TypeAdapter[Conditions | None](
@@ -182,7 +182,7 @@ def _of(experiment_id: ExperimentId, attempt: int | None) -> ColumnElement[bool]
     return of if attempt is None else of & (trials.c.attempt == storable(attempt))
 
 
-def _measured(
+def _select_measured(
     experiment_id: ExperimentId, arm: str | None, slot: int | None, attempt: int | None
 ) -> ColumnElement[bool]:
     condition = _of(experiment_id, attempt) & (trials.c.phase == Phase.MEASURED)
@@ -196,7 +196,7 @@ def _measured(
 # --- rows and values -----------------------------------------------------------------------------------------------
 
 
-def _row_of(lease: Lease, summary: TrialSummary) -> dict[str, Any]:
+def _build_row(lease: Lease, summary: TrialSummary) -> dict[str, Any]:
     work = None if summary.work is None else asdict(summary.work)
     return {
         "experiment_id": lease.experiment_id,
@@ -226,17 +226,17 @@ def _is_stored(connection: Connection, row: dict[str, Any]) -> bool:
     return stored is not None
 
 
-def _resolved_arm(document: dict[str, Any]) -> StartedArm:
+def _parse_arm(document: dict[str, Any]) -> StartedArm:
     return StartedArm(**(document | {"pids": tuple(document["pids"])}))
 
 
-def _planned(row: Row[Any]) -> PlannedTrial:
+def _parse_planned(row: Row[Any]) -> PlannedTrial:
     return PlannedTrial.model_validate({name: getattr(row, name) for name in PlannedTrial.model_fields})
 
 
-def _summary(row: Row[Any]) -> TrialSummary:
+def _parse_summary(row: Row[Any]) -> TrialSummary:
     return TrialSummary(
-        planned=_planned(row),
+        planned=_parse_planned(row),
         attempt=row.attempt,
         state=TrialState(row.state),
         started_at=row.started_at,

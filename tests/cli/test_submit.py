@@ -12,7 +12,7 @@ from rich.console import Console
 
 from app.cli import submit
 from app.cli.progress import Bars, Lines, describe
-from app.cli.submit import _patiently
+from app.cli.submit import _ask_patiently
 from app.errors import FailureCode, Unreachable
 from app.spec.lifecycle import Failure, Status
 from app.store import queue
@@ -292,7 +292,7 @@ def test_waiting_outlives_a_service_that_goes_and_comes_back(monkeypatch: pytest
         return "here"
 
     display = Notes()
-    assert _patiently(ask, display) == "here"
+    assert _ask_patiently(ask, display) == "here"
     assert display.notes == ["no answer; trying again", "the service is back"]
 
 
@@ -304,7 +304,7 @@ def test_waiting_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Unreachable("no answer")
 
     with pytest.raises(Unreachable):
-        _patiently(ask, Notes())
+        _ask_patiently(ask, Notes())
 
 
 # --- progress ------------------------------------------------------------------------------------------------------
