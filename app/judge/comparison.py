@@ -94,8 +94,11 @@ def should_stop_early(
     """Whether the worker may end the experiment after the blocks that are done.
 
     Only at a look the plan fixes, and when the numbers decide `output_throughput` for every candidate. `read`: the
-    looks that an earlier attempt has read; a second reading would be a look that nobody corrected.
+    looks that an earlier attempt has read; a second reading would be a look that nobody corrected. An A/A experiment
+    runs to its end: one that ends where its noise is small would leave a noise that is too small.
     """
+    if spec.calibrate:
+        return False
     blocks = group_blocks(trials)
     done = {block: blocks[block] for block in finished(blocks, plan)}
     if len(done) not in spec.plan.looks or len(done) in read or len(done) >= spec.plan.blocks:

@@ -460,6 +460,19 @@ def test_the_experiment_goes_on_at_a_look_that_does_not_decide() -> None:
     assert not stops(trials_of(SAME_SPEED[:4], [90, 112, 95, 104]), looks=[4])
 
 
+def test_an_a_a_experiment_does_not_stop_where_its_noise_happens_to_be_small() -> None:
+    spec = a_spec(plan={"looks": [4]}, calibrate=True, arms=[{"name": "sync", "profile": "vllm-sync"}])
+    resolved = resolve(spec)
+    other = next(arm.name for arm in resolved.arms if arm.name != "sync")
+    four = [
+        a_trial(arm, block, position, 100 + 0.01 * block)
+        for block in range(4)
+        for position, arm in enumerate(("sync", other))
+    ]
+    assert should_stop_early(spec.model_copy(update={"calibrate": False}), resolved, plan_trials(spec, resolved), four)
+    assert not should_stop_early(spec, resolved, plan_trials(spec, resolved), four)
+
+
 def test_the_end_is_no_look_at_which_to_stop() -> None:
     assert not stops(trials_of(SAME_SPEED, slower_by(30)), looks=[4, 6])
 
