@@ -65,7 +65,7 @@ def read_moment(text: str, parameter: str) -> datetime | None:
     except (ValueError, OverflowError):
         pass
     said = f"{quoted(text)} is neither a date, like 2026-01-31, nor a time with its zone, like 2026-01-31T12:00:00Z"
-    hint = "; in an address a + is answer_bytes %2B" if " " in text.strip() else ""
+    hint = "; in an address a + is written %2B" if " " in text.strip() else ""
     raise InvalidInput.of((FieldError(f"/{parameter}", said + hint),))
 
 
