@@ -77,8 +77,9 @@ def checkout(tmp_path: Path) -> Checkout:
         (directory / part).mkdir(parents=True)
     shutil.copy(ROOT / "scripts" / "setup", directory / "scripts")
     (directory / "pyproject.toml").write_text("[project]\n")
-    (directory / "locks" / "cpu.txt").write_text(f"ray==2.60.0\n{TORCH} ; python_version > '3'\n")
-    (directory / "locks" / "dev.txt").write_text(f"pytest==9.2.0\nray==2.60.0\n{TORCH}\n")
+    (directory / "locks" / "cpu.txt").write_text("ray==2.60.0\n")
+    (directory / "locks" / "torch-cpu.txt").write_text(f"{TORCH}\n")
+    (directory / "locks" / "dev.txt").write_text("pytest==9.2.0\nray==2.60.0\n")
     (directory / "locks" / "gpu.txt").write_text("torch==2.14.0\nvllm==0.33.0\n")
     (tmp_path / "bin").mkdir()
     made = Checkout(directory, tmp_path / "bin")
@@ -91,8 +92,8 @@ def test_the_first_run_installs_torch_alone_then_the_lock_then_the_project(check
     assert checkout.installed() == [
         "venv 3.11.7",
         TORCH,
-        "--requirement ./locks/cpu.txt",
-        "--editable .",
+        "--require-hashes --requirement ./locks/cpu.txt",
+        "--no-build-isolation --editable .",
     ]
 
 
@@ -103,14 +104,14 @@ def test_the_second_run_installs_nothing(checkout: Checkout) -> None:
     assert checkout.installed() == []
 
 
-@pytest.mark.parametrize("changed", ["locks/dev.txt", "pyproject.toml"])
+@pytest.mark.parametrize("changed", ["locks/dev.txt", "locks/torch-cpu.txt", "pyproject.toml"])
 def test_what_changed_is_installed_into_the_environment_that_is_there(checkout: Checkout, changed: str) -> None:
     checkout.setup("dev")
     checkout.installed()
-    with (checkout.directory / changed).open("a") as file:
-        file.write("# changed\n")
+    file = checkout.directory / changed
+    file.write_text(f"{file.read_text().strip()}\n\n")
     checkout.setup("dev")
-    assert checkout.installed() == [TORCH, "--requirement ./locks/dev.txt", "--editable ."]
+    assert checkout.installed() == [TORCH, "--require-hashes --requirement ./locks/dev.txt", "--no-build-isolation --editable ."]
 
 
 def test_another_python_gets_a_fresh_environment(checkout: Checkout) -> None:
@@ -126,14 +127,14 @@ def test_a_moved_checkout_is_installed_again(checkout: Checkout) -> None:
     checkout.installed()
     checkout.directory = checkout.directory.rename(checkout.directory.with_name("moved"))
     checkout.setup("run")
-    assert "--editable ." in checkout.installed()
+    assert "--no-build-isolation --editable ." in checkout.installed()
 
 
 def test_an_install_that_broke_off_is_not_taken_for_finished(checkout: Checkout) -> None:
     assert "the connection broke" in checkout.refuse("run", FAKE_LACKS="network")
     checkout.installed()
     checkout.setup("run")
-    assert "--requirement ./locks/cpu.txt" in checkout.installed()
+    assert "--require-hashes --requirement ./locks/cpu.txt" in checkout.installed()
 
 
 def test_an_upgrade_that_broke_off_is_not_taken_for_finished(checkout: Checkout) -> None:
@@ -141,7 +142,7 @@ def test_an_upgrade_that_broke_off_is_not_taken_for_finished(checkout: Checkout)
     checkout.refuse("dev", FAKE_LACKS="network")
     checkout.installed()
     checkout.setup("run")
-    assert "--requirement ./locks/cpu.txt" in checkout.installed()
+    assert "--require-hashes --requirement ./locks/cpu.txt" in checkout.installed()
 
 
 def test_the_demo_runs_in_the_environment_of_the_tests(checkout: Checkout) -> None:
@@ -155,13 +156,13 @@ def test_the_tests_add_to_the_environment_of_the_demo(checkout: Checkout) -> Non
     checkout.setup("run")
     checkout.installed()
     checkout.setup("dev")
-    assert checkout.installed() == [TORCH, "--requirement ./locks/dev.txt", "--editable ."]
+    assert checkout.installed() == [TORCH, "--require-hashes --requirement ./locks/dev.txt", "--no-build-isolation --editable ."]
 
 
 def test_a_gpu_gets_an_environment_of_its_own(checkout: Checkout) -> None:
     checkout.provide_nvidia_smi("GPU 0: NVIDIA H200 (UUID: GPU-0)")
     assert checkout.setup("run") == ".venv-gpu"
-    assert checkout.installed() == ["venv 3.11.7", "--requirement ./locks/gpu.txt", "--editable ."]
+    assert checkout.installed() == ["venv 3.11.7", "--require-hashes --requirement ./locks/gpu.txt", "--no-build-isolation --editable ."]
 
 
 def test_a_driver_without_a_gpu_is_no_gpu(checkout: Checkout) -> None:
@@ -183,8 +184,8 @@ def test_only_torch_and_only_when_it_is_missing_comes_from_pytorchs_index(checko
         "venv 3.11.7",
         TORCH,
         f"--extra-index-url {PYTORCH_INDEX} {TORCH}",
-        "--requirement ./locks/cpu.txt",
-        "--editable .",
+        "--require-hashes --requirement ./locks/cpu.txt",
+        "--no-build-isolation --editable .",
     ]
 
 
@@ -220,4 +221,4 @@ def test_two_runs_at_once_install_once(checkout: Checkout) -> None:
     for run in runs:
         run.communicate()
     assert [run.returncode for run in runs] == [0, 0]
-    assert checkout.installed().count("--editable .") == 1
+    assert checkout.installed().count("--no-build-isolation --editable .") == 1
