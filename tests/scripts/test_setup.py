@@ -11,6 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TORCH = "torch==2.13.0+cpu"
+LOCKED = "--require-hashes --requirement"
+BUILT = "--no-build-isolation --editable ."
 PYTORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 
 
@@ -92,8 +94,8 @@ def test_the_first_run_installs_torch_alone_then_the_lock_then_the_project(check
     assert checkout.installed() == [
         "venv 3.11.7",
         TORCH,
-        "--require-hashes --requirement ./locks/cpu.txt",
-        "--no-build-isolation --editable .",
+        f"{LOCKED} ./locks/cpu.txt",
+        BUILT,
     ]
 
 
@@ -111,7 +113,11 @@ def test_what_changed_is_installed_into_the_environment_that_is_there(checkout: 
     file = checkout.directory / changed
     file.write_text(f"{file.read_text().strip()}\n\n")
     checkout.setup("dev")
-    assert checkout.installed() == [TORCH, "--require-hashes --requirement ./locks/dev.txt", "--no-build-isolation --editable ."]
+    assert checkout.installed() == [
+        TORCH,
+        f"{LOCKED} ./locks/dev.txt",
+        BUILT,
+    ]
 
 
 def test_another_python_gets_a_fresh_environment(checkout: Checkout) -> None:
@@ -127,14 +133,14 @@ def test_a_moved_checkout_is_installed_again(checkout: Checkout) -> None:
     checkout.installed()
     checkout.directory = checkout.directory.rename(checkout.directory.with_name("moved"))
     checkout.setup("run")
-    assert "--no-build-isolation --editable ." in checkout.installed()
+    assert BUILT in checkout.installed()
 
 
 def test_an_install_that_broke_off_is_not_taken_for_finished(checkout: Checkout) -> None:
     assert "the connection broke" in checkout.refuse("run", FAKE_LACKS="network")
     checkout.installed()
     checkout.setup("run")
-    assert "--require-hashes --requirement ./locks/cpu.txt" in checkout.installed()
+    assert f"{LOCKED} ./locks/cpu.txt" in checkout.installed()
 
 
 def test_an_upgrade_that_broke_off_is_not_taken_for_finished(checkout: Checkout) -> None:
@@ -142,7 +148,7 @@ def test_an_upgrade_that_broke_off_is_not_taken_for_finished(checkout: Checkout)
     checkout.refuse("dev", FAKE_LACKS="network")
     checkout.installed()
     checkout.setup("run")
-    assert "--require-hashes --requirement ./locks/cpu.txt" in checkout.installed()
+    assert f"{LOCKED} ./locks/cpu.txt" in checkout.installed()
 
 
 def test_the_demo_runs_in_the_environment_of_the_tests(checkout: Checkout) -> None:
@@ -156,13 +162,21 @@ def test_the_tests_add_to_the_environment_of_the_demo(checkout: Checkout) -> Non
     checkout.setup("run")
     checkout.installed()
     checkout.setup("dev")
-    assert checkout.installed() == [TORCH, "--require-hashes --requirement ./locks/dev.txt", "--no-build-isolation --editable ."]
+    assert checkout.installed() == [
+        TORCH,
+        f"{LOCKED} ./locks/dev.txt",
+        BUILT,
+    ]
 
 
 def test_a_gpu_gets_an_environment_of_its_own(checkout: Checkout) -> None:
     checkout.provide_nvidia_smi("GPU 0: NVIDIA H200 (UUID: GPU-0)")
     assert checkout.setup("run") == ".venv-gpu"
-    assert checkout.installed() == ["venv 3.11.7", "--require-hashes --requirement ./locks/gpu.txt", "--no-build-isolation --editable ."]
+    assert checkout.installed() == [
+        "venv 3.11.7",
+        f"{LOCKED} ./locks/gpu.txt",
+        BUILT,
+    ]
 
 
 def test_a_driver_without_a_gpu_is_no_gpu(checkout: Checkout) -> None:
@@ -184,8 +198,8 @@ def test_only_torch_and_only_when_it_is_missing_comes_from_pytorchs_index(checko
         "venv 3.11.7",
         TORCH,
         f"--extra-index-url {PYTORCH_INDEX} {TORCH}",
-        "--require-hashes --requirement ./locks/cpu.txt",
-        "--no-build-isolation --editable .",
+        f"{LOCKED} ./locks/cpu.txt",
+        BUILT,
     ]
 
 
@@ -221,4 +235,4 @@ def test_two_runs_at_once_install_once(checkout: Checkout) -> None:
     for run in runs:
         run.communicate()
     assert [run.returncode for run in runs] == [0, 0]
-    assert checkout.installed().count("--no-build-isolation --editable .") == 1
+    assert checkout.installed().count(BUILT) == 1
