@@ -44,6 +44,8 @@ def main() -> None:
         log_config=None,
         access_log=False,
         ws="none",
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies,
         timeout_graceful_shutdown=GRACE_S,
     )
     uvicorn.Server(config).run(sockets=[listener])

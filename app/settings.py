@@ -41,6 +41,11 @@ class Settings(BaseSettings):
         description="Names under which browsers and clients reach the service, separated by commas, beside loopback, "
         "this host's name and addresses.",
     )
+    trusted_proxies: str = Field(
+        "",
+        description="Addresses and networks of reverse proxies, separated by commas, whose X-Forwarded-For and "
+        "X-Forwarded-Proto tell who asks and how; from all others these say nothing.",
+    )
     anonymous: Anonymous = Field(
         Anonymous.AUTO,
         description="What requests without a token may do: `none`, `read`, `submit`, `admin`; `auto` is everything "
@@ -109,7 +114,7 @@ class Settings(BaseSettings):
     @property
     def is_local(self) -> bool:
         """Whether nobody but this machine is meant to reach the service, by a reverse proxy neither."""
-        return is_loopback(self.host) and not self.names and not self.root_path
+        return is_loopback(self.host) and not (self.names or self.root_path or self.trusted_proxies)
 
     @property
     def names(self) -> frozenset[str]:

@@ -10,6 +10,7 @@ import os
 import re
 from typing import Any
 
+from app.errors import NotPermitted
 from app.measure.records import StartedArm
 from app.redaction import HIDDEN, hide, is_secret
 from app.spec.engine import EngineSettings, LoadFormat
@@ -63,7 +64,13 @@ def _find_model_len(arguments: dict[str, Any]) -> int:
 
 
 def build_engine_environment(settings: ResolvedArm, on_gpu: bool) -> dict[str, str]:
-    """Environment variables the engine is started with; the arm's own win."""
+    """Environment variables the engine is started with; the arm's own win.
+
+    NotPermitted where one holds a `$`: Ray puts variables of its own processes, secrets among them, in its place.
+    """
+    expanded = [name for name, value in settings.environment.variables.items() if "$" in value]
+    if expanded:
+        raise NotPermitted(f"{', '.join(expanded)}: is taken literally, so without $", settings.name)
     variables = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "TOKENIZERS_PARALLELISM": "false"}
     if not on_gpu:
         # The CPU build takes half of the memory by default, which two resident engines cannot both have. It counts in

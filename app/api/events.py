@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.experiments import Id
-from app.errors import InvalidInput, NotFound, UnreadableSpec
-from app.http.admission import Who
+from app.errors import Forbidden, InvalidInput, NotFound, Unauthorized, UnreadableSpec
+from app.http.admission import Who, require_still_admitted
 from app.http.basics import Page, answer
 from app.http.problems import list_responses
 from app.service.allowance import Allowance
@@ -115,6 +115,7 @@ async def list_events(
     allowance: Allowance = request.app.state.allowance
     allowance.require_stream(caller.client)
     messages = _count(allowance, caller.client, _write_messages(feed, ExperimentId(experiment_id), seen))
+    messages = _end_with_token(request, messages)
     return _stream(feed, ExperimentId(experiment_id), messages)
 
 
@@ -123,6 +124,17 @@ async def _count(allowance: Allowance, client: str, messages: AsyncGenerator[Mes
         async with aclosing(messages):
             async for message in messages:
                 yield message
+
+
+async def _end_with_token(request: Request, messages: AsyncGenerator[Message]) -> AsyncGenerator[Message]:
+    """The messages, until the token that asked for them opens nothing any more."""
+    async with aclosing(messages):
+        async for message in messages:
+            try:
+                await require_still_admitted(request)
+            except (Unauthorized, Forbidden):
+                return
+            yield message
 
 
 def _stream(feed: Feed, experiment_id: ExperimentId, messages: AsyncGenerator[Message]) -> Response:

@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field, JsonValue
 from starlette.responses import Response
 
 from app.errors import DatabaseUnavailable
+from app.http.admission import MayRead
 from app.http.basics import Config, Db
 from app.settings import Settings
 from app.store import workers
@@ -63,11 +64,19 @@ async def healthz() -> Alive:
     response_model=Ready,
     responses={503: {"model": Ready, "description": "The database cannot be used."}},
 )
-def readyz(db: Db, settings: Config) -> Response:
-    """Whether the database can be used, a worker is there, and Ray answers it."""
+def readyz(db: Db, settings: Config, may_read: MayRead) -> Response:
+    """Whether the database can be used, a worker is there, and Ray answers it; details for who may read."""
     ready = _look(db, settings)
+    if not may_read:
+        parts = {"database": ready.database, "workers": ready.workers, "ray": ready.ray}
+        ready = ready.model_copy(update={name: _strip_details(part) for name, part in parts.items()})
     code = 503 if ready.status is Readiness.UNAVAILABLE else 200
     return Response(ready.model_dump_json(), code, media_type="application/json")
+
+
+def _strip_details(part: Part) -> Part:
+    """For strangers: no names of hosts, no words of a database."""
+    return Part(ok=part.ok, detail="as it should be" if part.ok else "not as it should be; who may read is told more")
 
 
 def _look(db: Database, settings: Settings) -> Ready:

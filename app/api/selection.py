@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.errors import FieldError, InvalidInput
+from app.format import listing, quoted
 from app.http.basics import make_etag
 from app.measure.metrics import TrialSummary
 from app.spec.plan import Phase
@@ -57,7 +58,8 @@ class Selection:
         spec = self.experiment.spec
         names = [arm.name for arm in spec.arms]
         if self.arm is not None and self.arm not in names:
-            raise InvalidInput.of((FieldError("/arm", f"no arm is called {self.arm!r}; there are {', '.join(names)}"),))
+            said = f"no arm is called {quoted(self.arm)}; there are {listing(names)}"
+            raise InvalidInput.of((FieldError("/arm", said),))
         planned = spec.plan.blocks * len(names)
         if self.slot is not None and self.slot >= planned:
             raise InvalidInput.of((FieldError("/trial", f"the trials are 0 to {planned - 1}"),))

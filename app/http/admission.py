@@ -8,16 +8,18 @@ from urllib.parse import urlsplit
 from fastapi import Depends
 from starlette.requests import Request
 
-from app.errors import FromElsewhere, UnknownHost, UnsupportedMediaType
+from app.errors import DatabaseUnavailable, FromElsewhere, UnknownHost, UnsupportedMediaType
 from app.http.rules import find_rule
 from app.service.access import Caller, Credentials, Gate
 from app.service.allowance import Allowance
 from app.settings import Settings, is_loopback
+from app.store.tokens import Scope
 
 JSON_TYPES = frozenset({"application/json"})
 YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
 SESSION_COOKIE = "rollout_lab_session"
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_RELAYED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 _HERE = socket.gethostname().lower()
 
 
@@ -45,6 +47,25 @@ async def admit(request: Request) -> None:
     caller.require(needed)
 
 
+async def require_still_admitted(request: Request) -> None:
+    """Raise what would keep the request out now: an answer may go on for hours, and its token be revoked meanwhile."""
+    needed = find_rule(request.method, request.scope["route"].path)
+    if needed is not None:
+        gate: Gate = request.app.state.gate
+        (await gate.identify(read_credentials(request))).require(needed)
+
+
+async def _find_whether_may_read(request: Request) -> bool:
+    gate: Gate = request.app.state.gate
+    try:
+        return (await gate.identify(read_credentials(request))).may(Scope.READ)
+    except DatabaseUnavailable:
+        return False
+
+
+MayRead = Annotated[bool, Depends(_find_whether_may_read)]  # at a route that is open to all
+
+
 async def _get_caller(request: Request) -> Caller:
     caller: Caller = request.state.caller
     return caller
@@ -60,7 +81,14 @@ def read_credentials(request: Request) -> Credentials:
         token=token.strip() if kind.lower() == "bearer" else None,
         session=request.cookies.get(SESSION_COOKIE),
         source=request.client.host if request.client else "unknown",
+        relayed=_is_relayed(request),
     )
+
+
+def _is_relayed(request: Request) -> bool:
+    """Whether a reverse proxy is in between: it says so, or has left the name that it was asked under."""
+    host = _read_host(f"//{request.headers.get('host', '')}")
+    return host is None or not is_loopback(host) or any(name in request.headers for name in _RELAYED)
 
 
 def read_media_type(request: Request) -> str:

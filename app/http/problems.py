@@ -30,9 +30,11 @@ from app.errors import (
     UnreadableSpec,
     UnsupportedMediaType,
 )
+from app.format import clip
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
+_LONGEST_SAID = 500  # characters of what is wrong with a parameter, which may hold what was sent
 
 
 ANSWERED = (
@@ -190,7 +192,7 @@ def _list_parameter_errors(error: RequestValidationError) -> Iterator[ProblemErr
     for details in error.errors():
         where = ".".join(str(step) for step in details["loc"][1:]) or str(details["loc"][0])
         said = "there is no such parameter" if details["type"] == "extra_forbidden" else _make_readable(details["msg"])
-        yield ProblemError(pointer=None, parameter=where, detail=said)
+        yield ProblemError(pointer=None, parameter=clip(where), detail=clip(said, _LONGEST_SAID))
 
 
 def _make_readable(message: str) -> str:
@@ -203,10 +205,10 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
     headers = dict(error.headers or {})
     detail = error.detail
     if error.status_code == 404:
-        detail = f"there is nothing at {request.url.path}"
+        detail = f"there is nothing at {clip(request.url.path)}"
     elif error.status_code == 405:
         headers = {"Allow": ", ".join(_list_methods(request))}
-        detail = f"{request.url.path} does not take {request.method}, but {headers['Allow']}"
+        detail = f"{clip(request.url.path)} does not take {request.method}, but {headers['Allow']}"
     return problem(request, error.status_code, _read_phrase(error.status_code), detail, headers=headers)
 
 
@@ -232,7 +234,7 @@ async def get_problem_type(
     for kind in ANSWERED:
         if kind.slug == slug:
             return ProblemType(slug=slug, title=kind.title, status=kind.status, description=_read_doc(kind))
-    raise NotFound(f"there is no kind of problem called {slug}")
+    raise NotFound(f"there is no kind of problem called {clip(slug)}")
 
 
 def _read_doc(kind: type[RolloutLabError]) -> str:

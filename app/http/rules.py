@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from app.store.tokens import Scope
 
 _OPEN = (
-    # Probes have no token. /readyz names workers and nodes; close it at the proxy if that is too much.
+    # Probes have no token; /readyz tells strangers no more than whether.
     "GET /healthz",
     "GET /readyz",
     # What stands in the source anyway.

@@ -42,9 +42,9 @@ class Caller:
 
     def own(self, idempotency_key: str | None) -> str | None:
         """Their key, apart from the same key of others: who uses it by chance is not to get another's experiment."""
-        return (
-            idempotency_key if idempotency_key is None or self.name == ANONYMOUS else f"{self.name}/{idempotency_key}"
-        )
+        if idempotency_key is None or (self.name == ANONYMOUS and "/" not in idempotency_key):
+            return idempotency_key
+        return f"{self.name}/{idempotency_key}"
 
     def may(self, needed: Scope) -> bool:
         """Whether their scope reaches this far."""
@@ -60,11 +60,15 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a request brings: a token in its header, a session in its cookie, the address it comes from."""
+    """What a request brings: a token in its header, a session in its cookie, the address it comes from.
+
+    ``relayed``: it came through a reverse proxy, so that address may be the proxy's, and anybody its client.
+    """
 
     token: str | None
     session: str | None
     source: str
+    relayed: bool = False
 
 
 class Gate:
@@ -88,19 +92,18 @@ class Gate:
             if token is not None:
                 caller = _bearer(token, given.source)
                 return Caller(caller.name, caller.scope, caller.source, digest, caller.trouble)
-        return Caller(ANONYMOUS, await self._anonymous(), given.source)
+        return Caller(ANONYMOUS, await self._anonymous(given.relayed), given.source)
 
     def forget(self) -> None:
         """Ask the database again: something has just changed."""
         for recent in (self._tokens, self._sessions, self._made):
             recent.clear()
 
-    async def _anonymous(self) -> Scope | None:
+    async def _anonymous(self, relayed: bool) -> Scope | None:
         match self._settings.anonymous:
             case Anonymous.AUTO:
-                closed = not self._settings.is_local or await self._made.get(
-                    "", lambda: tokens.any_made(self._database)
-                )
+                open_here = self._settings.is_local and not relayed
+                closed = not open_here or await self._made.get("", lambda: tokens.any_made(self._database))
                 return None if closed else Scope.ADMIN
             case Anonymous.NONE:
                 return None

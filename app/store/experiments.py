@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import BindParameter, Connection, Row, bindparam, func, literal, select
 
 from app.errors import NotFound
+from app.format import clip
 from app.judge.continuation import Continuation
 from app.spec.experiment import Experiment
 from app.spec.lifecycle import Failure, Progress, Status
@@ -99,7 +100,7 @@ def get(db: Database, experiment_id: ExperimentId) -> ExperimentRow:
     with db.read() as connection:
         row = connection.execute(_BY_ID, {"of": experiment_id}).one_or_none()
         if row is None:
-            raise NotFound(f"there is no experiment {experiment_id}")
+            raise NotFound(f"there is no experiment {clip(experiment_id)}")
         return ExperimentRow(
             item=item_of(row),
             spec=parse_spec(experiment_id, row.spec),
@@ -150,7 +151,7 @@ def get_item(db: Database, experiment_id: ExperimentId) -> ExperimentItem:
     with db.read() as connection:
         row = connection.execute(_ITEM_BY_ID, {"of": experiment_id}).one_or_none()
     if row is None:
-        raise NotFound(f"there is no experiment {experiment_id}")
+        raise NotFound(f"there is no experiment {clip(experiment_id)}")
     return item_of(row)
 
 

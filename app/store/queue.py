@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from sqlalchemy import Connection, and_, func, insert, literal, select, update
 
 from app.errors import Conflict, FailureCode, IdempotencyMismatch, LeaseLost, NotFound, TooManyRequests, UnreadableSpec
+from app.format import clip, plural
 from app.spec.experiment import Experiment
 from app.spec.lifecycle import Failure, Progress, Status
 from app.store.actors import NOBODY, Actor
@@ -130,8 +131,8 @@ def _require_room(connection: Connection, by: Actor, most: int) -> None:
     waiting = connection.execute(select(func.count()).select_from(own)).scalar_one()
     if waiting > most:  # this one included
         raise TooManyRequests(
-            f"{by.name} has {most:,} experiments in the queue, the most there may be; wait until some have run, or "
-            "cancel some (ROLLOUT_LAB_MOST_QUEUED)",
+            f"{by.name} has {plural(most, 'experiment')} in the queue, the most there may be; wait until some have "
+            "run, or cancel some (ROLLOUT_LAB_MOST_QUEUED)",
             retry_after_s=60.0,
         )
 
@@ -152,7 +153,7 @@ def _require_retriable(connection: Connection, experiment_id: ExperimentId) -> A
         select(experiments.c.status, experiments.c.spec).where(experiments.c.id == experiment_id)
     ).one_or_none()
     if row is None:
-        raise NotFound(f"there is no experiment {experiment_id}")
+        raise NotFound(f"there is no experiment {clip(experiment_id)}")
     if Status(row.status) not in {Status.FAILED, Status.CANCELLED}:
         raise Conflict(f"experiment {experiment_id} is {row.status}; only a failed or cancelled one can be retried")
     return row.spec
@@ -281,7 +282,7 @@ def request_cancel(db: Database, experiment_id: ExperimentId, *, by: Actor = NOB
     with db.write() as connection:
         found = connection.execute(asked).one_or_none()
         if found is None:
-            raise NotFound(f"there is no experiment {experiment_id}")
+            raise NotFound(f"there is no experiment {clip(experiment_id)}")
         status = Status(found.status)
         if status is Status.QUEUED:
             move(connection, Status.QUEUED, Status.CANCELLED, named, "cancelled while queued", by=by)

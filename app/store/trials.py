@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, literal, select
 
 from app.errors import Conflict, NotFound
+from app.format import clip
 from app.measure.metrics import TrialSummary
 from app.measure.records import Conditions, HarnessUse, StartedArm, TrialResult, TrialState
 from app.measure.work import TrialWork
@@ -107,7 +108,7 @@ def read_extent(db: Database, experiment_id: ExperimentId) -> Extent:
     with db.read() as connection:
         row = connection.execute(_EXTENT, {"of": experiment_id}).one_or_none()
     if row is None:
-        raise NotFound(f"there is no experiment {experiment_id}")
+        raise NotFound(f"there is no experiment {clip(experiment_id)}")
     return Extent(Status(row.status), row.attempt, row.arms, row.trials)
 
 

@@ -14,7 +14,7 @@ from app.main import create_app
 from app.openapi import description
 from app.service import access
 from app.settings import Anonymous, Settings
-from app.store import experiments, queue, tokens
+from app.store import experiments, queue, tokens, workers
 from app.store.actors import Actor
 from app.store.database import Database
 from app.store.ids import ExperimentId
@@ -249,3 +249,40 @@ def test_what_a_form_can_send_changes_nothing(settings: Settings, db: Database, 
             response = client.post(f"{LIST}/{queued}/{verb}", headers={"Content-Type": media_type})
             assert response.status_code == 415
         assert client.post(f"{LIST}/{queued}/cancel").status_code == 200
+
+
+# --- through a reverse proxy, and after a while -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Forwarded-For": "203.0.113.9"},
+        {"Forwarded": "for=203.0.113.9"},
+        {"X-Real-IP": "203.0.113.9"},
+        {"Via": "1.1 proxy"},
+        {"Host": "198.51.100.7"},
+    ],
+)
+def test_a_reverse_proxy_on_this_machine_opens_it_to_nobody(settings: Settings, headers: dict[str, str]) -> None:
+    with TestClient(create_app(local(settings)), base_url=HERE) as client:
+        assert client.get(LIST).status_code == 200
+        assert client.get(LIST, headers=headers).status_code == 401
+        assert client.post(LIST, json=SPEC, headers=headers).status_code == 401
+
+
+def test_a_key_of_nobody_is_never_taken_for_a_tokens_key(settings: Settings, door: Door) -> None:
+    headers = bearer(door.secrets[Scope.SUBMIT]) | {"Idempotency-Key": "nightly"}
+    own = door.client.post(LIST, json=SPEC, headers=headers).json()["id"]
+    with TestClient(create_app(local(settings, anonymous=Anonymous.SUBMIT)), base_url=HERE) as client:
+        other = client.post(LIST, json=SPEC, headers={"Idempotency-Key": "submit/nightly"})
+    assert (other.status_code, other.json()["id"] == own) == (201, False)
+
+
+def test_strangers_are_told_whether_it_is_ready_and_no_names(door: Door, db: Database) -> None:
+    workers.announce(db, "gpu-7-4211", host="gpu-7", pid=1, info={"nodes": [{"name": "gpu-7", "address": "10.1.2.3"}]})
+    stranger, reader = door.ask("GET", "/readyz", None), door.ask("GET", "/readyz", Scope.READ)
+    assert (stranger.status_code, stranger.json()["status"]) == (reader.status_code, reader.json()["status"])
+    assert "gpu-7" in reader.text
+    assert "gpu-7" not in stranger.text
+    assert "10.1.2.3" not in stranger.text

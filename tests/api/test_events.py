@@ -2,25 +2,30 @@
 
 import asyncio
 import json
+import shutil
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from starlette.testclient import TestClient
 
+from app.service import access
 from app.service.feed import Feed
 from app.settings import Settings
 from app.spec.lifecycle import Status
-from app.store import experiments, queue
+from app.store import experiments, queue, tokens
+from app.store.actors import Actor
 from app.store.database import Database
 from app.store.experiments import ExperimentRow
 from app.store.ids import ExperimentId
+from app.store.tokens import Scope
 from benchmarks.support.service import Service, serving
 from tests.support.builders import a_simulated_spec
 from tests.support.specs import SPEC
@@ -194,3 +199,18 @@ def test_listeners_of_one_experiment_share_its_queries(db: Database, monkeypatch
 
     assert asyncio.run(all_listen()) == [[Status.QUEUED, Status.CANCELLED]] * 50
     assert asked < 20
+
+
+def test_a_stream_ends_with_the_token_that_asked_for_it(migrated_sqlite: Path, tmp_path: Path) -> None:
+    shutil.copyfile(migrated_sqlite, tmp_path / "rollout-lab.sqlite")
+    with serving(Settings(data_dir=tmp_path)) as service:
+        experiment = queue.enqueue(service.db, a_simulated_spec()).experiment_id
+        secret = tokens.create(service.db, "watcher", Scope.READ, None, Actor("root"))
+        headers = {"Accept": "text/event-stream", "Authorization": f"Bearer {secret}"}
+        with service.http.stream("GET", f"{HERE}/{experiment}/events", headers=headers) as response:
+            told = messages(response)
+            assert [next(told)[1], next(told)[1]] == ["status", "progress"]
+            tokens.revoke(service.db, "watcher", Actor("root"))
+            time.sleep(access.REMEMBERED_S)
+            claim(service.db)
+            assert list(told) == []

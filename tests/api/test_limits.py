@@ -1,15 +1,17 @@
 """What the API takes of one client, and of one query."""
 
+import json
 import shutil
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from httpx2 import Response
 from starlette.testclient import TestClient
 
 from app.main import create_app
-from app.settings import Settings
+from app.settings import Anonymous, Settings
 from app.store import queue, tokens
 from app.store.actors import Actor
 from app.store.database import Database
@@ -101,3 +103,62 @@ def test_no_answer_is_taken_for_another_type(service: Service) -> None:
         headers = service.http.get(path).headers
         assert headers["X-Content-Type-Options"] == "nosniff", path
         assert headers["Cross-Origin-Resource-Policy"] == "same-origin", path
+
+
+def test_one_submitter_has_so_many_places_in_the_queue(settings: Settings, db: Database) -> None:
+    secrets = {scope: tokens.create(db, scope.value, scope, None, Actor("root")) for scope in Scope}
+
+    def submit(scope: Scope, key: str | None = None) -> Response:
+        headers = {"Authorization": f"Bearer {secrets[scope]}"} | ({} if key is None else {"Idempotency-Key": key})
+        return client.post(LIST, json=SPEC, headers=headers)
+
+    with TestClient(create_app(settings.model_copy(update={"most_queued": 2}))) as client:
+        first = submit(Scope.SUBMIT, "first").json()["id"]
+        assert submit(Scope.SUBMIT).status_code == 201
+        refused = submit(Scope.SUBMIT)
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "60")
+        assert "submit has 2 experiments in the queue" in refused.json()["detail"]
+        assert submit(Scope.SUBMIT, "first").json()["id"] == first, "what is queued already needs no place"
+        assert [submit(Scope.ADMIN).status_code for _ in range(3)] == [201] * 3
+        headers = {"Authorization": f"Bearer {secrets[Scope.SUBMIT]}"}
+        assert client.post(f"{LIST}/{first}/cancel", headers=headers).is_success
+        assert client.post(f"{LIST}/{first}/retry", headers=headers).status_code == 201
+        assert client.post(f"{LIST}/{first}/retry", headers=headers).status_code == 429
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/v1/{'x' * 5000}",
+        f"{LIST}/{'x' * 5000}",
+        f"{LIST}/{'x' * 5000}/results",
+        f"{LIST}/{'x' * 5000}/events",
+        f"/v1/problems/{'x' * 5000}",
+        f"{LIST}?{'x' * 5000}=1",
+        f"{LIST}?name={'x' * 5000}",
+        f"{LIST}?status={'x' * 5000}",
+        f"{LIST}?label={'x' * 5000}",
+        f"{LIST}?cursor={'x' * 5000}",
+        f"{LIST}?limit={'9' * 5000}",
+        f"{LIST}?since={'x' * 5000}",
+        f"/experiments/{'x' * 5000}",
+        f"/experiments?status={'x' * 5000}",
+        f"/compare?experiment={'x' * 5000}",
+    ],
+)
+def test_what_was_sent_is_not_sent_back_whole(client: TestClient, path: str) -> None:
+    response = client.get(path)
+    assert response.status_code in {200, 404, 422}
+    assert "x" * 1000 not in response.text
+    assert "9" * 1000 not in response.text
+
+
+def test_a_full_queue_keeps_what_was_typed_on_the_page(settings: Settings) -> None:
+    limited = settings.model_copy(update={"most_queued": 1, "anonymous": Anonymous.SUBMIT})
+    with TestClient(create_app(limited)) as client:
+        assert client.post(LIST, json=SPEC).status_code == 201
+        typed = {"spec": json.dumps(SPEC | {"name": "typed with care"}), "ticket": "two"}
+        response = client.post("/submit", data=typed, headers={"Origin": "http://testserver"})
+    assert response.status_code == 429
+    assert "anonymous has 1 experiment in the queue" in response.text
+    assert "typed with care" in response.text

@@ -242,6 +242,16 @@ def test_gaps_between_tokens_survive_every_format(client: TestClient, traced: st
     assert table["itl_ms"].to_pylist() == [[10.0, 20.0], None]
 
 
+def test_a_name_that_a_spreadsheet_would_run_stays_text(client: TestClient, db: Database) -> None:
+    arms = [SPEC["arms"][0] | {"name": "=1+1"}, SPEC["arms"][1]]
+    queued = client.post(HERE, json=SPEC | {"arms": arms, "baseline": "=1+1"}).json()["id"]
+    work_off(db)
+    path = f"{HERE}/{queued}/requests"
+    names = {row["arm"] for row in csv.DictReader(io.StringIO(client.get(path, params={"format": "csv"}).text))}
+    assert names == {"'=1+1", "async"}
+    assert {row["arm"] for row in client.get(path).json()["items"]} == {"=1+1", "async"}
+
+
 def test_a_trace_is_what_perfetto_opens(client: TestClient, traced: str) -> None:
     """Trace Event Format: processes named, complete events with durations, async ones in pairs, numeric counters."""
     response = client.get(f"{HERE}/{traced}/timeline", params={"format": "perfetto"})

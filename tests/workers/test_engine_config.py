@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.errors import NotPermitted
 from app.spec.models import MODELS
 from app.spec.resolution import resolve
 from tests.support.builders import a_spec
@@ -163,3 +164,10 @@ def test_no_secret_of_the_environment_or_of_vllm_is_kept(monkeypatch: pytest.Mon
     found = read_engine_config({"model_config": {"hf_token": "planted-other", "path": "planted-hub-token"}})
     assert "planted" not in str(found)
     assert found["env.VLLM_API_KEY"] == found["engine.model_config.hf_token"] == "<hidden>"
+
+
+def test_a_variable_that_ray_would_expand_never_reaches_it() -> None:
+    variables = {"variables": {"OMP_LEAK": "x${HF_TOKEN}"}}
+    (arm,) = resolve(a_spec(arms=[{"name": "a", "profile": "vllm-sync", "environment": variables}])).arms
+    with pytest.raises(NotPermitted, match="OMP_LEAK"):
+        build_engine_environment(arm, on_gpu=True)
