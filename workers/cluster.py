@@ -19,6 +19,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from app.errors import NoResources, RayLost, RolloutLabError
+from workers.ray_sessions import OwnSession, remove_abandoned
 
 T = TypeVar("T")
 
@@ -55,6 +56,7 @@ class Cluster:
     def __init__(self, address: str | None) -> None:
         self._address = address
         self._daemons: dict[str, psutil.Process] = {}  # of a Ray of our own, by what they are
+        self._session: OwnSession | None = None  # of a Ray of our own
         self._changing = threading.Lock()
 
     def connect(self) -> None:
@@ -63,8 +65,14 @@ class Cluster:
             if self._find_trouble() is not None:
                 self._reconnect()
 
-    def _reconnect(self) -> None:
+    def _leave(self) -> None:
         ray.shutdown()
+        if self._session is not None:
+            self._session.remove()
+            self._session = None
+
+    def _reconnect(self) -> None:
+        self._leave()
         own = {} if self._address else {"include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES}
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         # Ray runs its workers at the lowest priority but four: anything else on the host would slow the engines first.
@@ -82,15 +90,18 @@ class Cluster:
                 configure_logging=False,
                 **own,
             )
-        self._logs = Path(context.address_info["session_dir"]) / "logs"
+        session = Path(context.address_info["session_dir"])
+        self._logs = session / "logs"
         if not self._address:
+            self._session = OwnSession(session)
+            remove_abandoned(session.parent)
             below = psutil.Process().children(recursive=True)
             self._daemons = {_DAEMONS[name]: process for process in below if (name := _read_name(process)) in _DAEMONS}
 
     def disconnect(self) -> None:
         """Leave the cluster; end it if it is our own."""
         with self._changing:
-            ray.shutdown()
+            self._leave()
 
     def report(self) -> dict[str, Any]:
         """Live nodes, and what is wrong with Ray, if anything is; from any thread, and soon whatever became of Ray."""

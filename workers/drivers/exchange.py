@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, groupby, pairwise
+from itertools import groupby
 from typing import Any
 
 from vllm import SamplingParams
@@ -28,7 +28,7 @@ class Sample:
     """What is known of one sample while it is generated."""
 
     request: Request
-    tokens: Sequence[int] = ()
+    tokens: list[int] = field(default_factory=list)
     finish_reason: str | None = None
     prompt_tokens: int = 0  # of the prompt that the engine ran, not of the one it was asked to run
     delivered: float | None = None
@@ -37,8 +37,10 @@ class Sample:
     child: Any = None
     stats: Any = None  # vLLM's RequestStateStats
     cached_tokens: int | None = None
-    # Of a stream: engine time of a chunk's last token, and its tokens or, if cumulative, how many there are by then.
-    chunks: list[tuple[float, Sequence[int] | int]] = field(default_factory=list)
+    # Of a stream, per output: engine time of its last token, and how many tokens there were by then. Numbers only:
+    # lists and tuples that are kept make Python's garbage collector run, and walk them, during the trial.
+    stamps: list[float] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -102,15 +104,18 @@ def _make_params(
 def take(call: Call, output: Any, now: float) -> None:
     """Keep what an engine output says of the call's samples; those that are complete are delivered ``now``.
 
-    Of a stream this runs for every token, so that chunks are only put aside, to be read after the trial; but what vLLM
-    goes on changing is read now: the stamps, and the tokens of a cumulative output.
+    Of a stream this runs for every token, so that numbers are only put aside, to be made sense of after the trial.
     """
     for completion in output.outputs:
         sample = call.samples[completion.index]
         ids = completion.token_ids
         if call.streams:
+            if call.delta:
+                sample.tokens += ids
+                ids = sample.tokens
             stats = output.metrics if sample.child is None else sample.child.stats
-            sample.chunks.append((stats.last_token_ts, ids if call.delta else len(ids)))
+            sample.stamps.append(stats.last_token_ts)
+            sample.counts.append(len(ids))
         if completion.finish_reason is not None:
             sample.tokens = ids
             sample.finish_reason = completion.finish_reason
@@ -155,8 +160,7 @@ def make_records(calls: Sequence[Call], began: float) -> tuple[RequestRecord, ..
 def _make_record(call: Call, sample: Sample, began: float) -> RequestRecord:
     request, stats = sample.request, sample.stats
     assert sample.delivered is not None  # noqa: S101 - the caller filters
-    parts = [ids for _, ids in sample.chunks if not isinstance(ids, int)]  # of deltas; else the last output has all
-    tokens = array("q", chain.from_iterable(parts) if parts else sample.tokens)
+    tokens = array("q", sample.tokens)
     return RequestRecord(
         request_id=request.request_id,
         prompt_index=request.prompt_index,
@@ -176,7 +180,7 @@ def _make_record(call: Call, sample: Sample, began: float) -> RequestRecord:
         last_token_s=_read_time(stats, "last_token_ts", began),
         delivered_s=sample.delivered - began,
         preemptions=getattr(stats, "num_preemptions", None),
-        itl_ms=_measure_gaps_ms(sample.chunks) if sample.chunks else None,
+        itl_ms=_measure_gaps_ms(sample.stamps, sample.counts) if sample.stamps else None,
     )
 
 
@@ -186,19 +190,15 @@ def _read_time(stats: Any, name: str, began: float) -> float | None:
     return stamp - began if stamp else None
 
 
-def _measure_gaps_ms(chunks: Sequence[tuple[float, Sequence[int] | int]]) -> tuple[float, ...]:
-    """Inter-token gaps; a chunk of k tokens, whose inner times nobody saw, is k equal gaps."""
+def _measure_gaps_ms(stamps: Sequence[float], counts: Sequence[int]) -> tuple[float, ...]:
+    """Inter-token gaps; an output of k tokens, whose inner times nobody saw, is k equal gaps."""
     gaps: list[float] = []
-    for (before, _), (at, tokens) in pairwise(_count_tokens(chunks)):
-        gaps += [1000.0 * (at - before) / tokens] * tokens
+    before, seen = None, 0
+    for at, count in zip(stamps, counts, strict=True):
+        new = count - seen
+        if not new:
+            continue
+        if before is not None:
+            gaps += [1000.0 * (at - before) / new] * new
+        before, seen = at, count
     return tuple(gaps)
-
-
-def _count_tokens(chunks: Sequence[tuple[float, Sequence[int] | int]]) -> Iterator[tuple[float, int]]:
-    """Time and number of new tokens of every chunk that has any."""
-    seen = 0
-    for at, ids in chunks:
-        total = ids if isinstance(ids, int) else seen + len(ids)
-        if total > seen:
-            yield at, total - seen
-        seen = total
