@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from workers.processes import find_marked, read_title
 BLOCKS = 3
 _ACTOR = "ray::EngineActor"  # what Ray calls it once it is one
 _TOKENS = 10
+_TRIES = 5
 
 
 class Step(StrEnum):
@@ -76,6 +77,10 @@ def long_at(step: Step, **changes: Any) -> dict[str, Any]:
             return simulated(**changes)
 
 
+class StepMissed(Exception):
+    """The experiment was over before it was found at its step."""
+
+
 class Scene:
     """An experiment in a service, seen through the database: the API may be away."""
 
@@ -107,8 +112,23 @@ class Scene:
         eventually(looks[step][0], 60.0, looks[step][1])
         time.sleep(_INTO_IT_S.get(step, 0.0))
         with self.db.write() if step is Step.FINISHING else nullcontext():
-            assert not self.item(experiment_id).status.terminal, "the step was missed"
+            if self.item(experiment_id).status.terminal:
+                raise StepMissed(step)
             yield
+
+    @contextmanager
+    def caught_at(self, step: Step, **changes: Any) -> Iterator[str]:
+        """A new experiment at that step: on a busy host the first may be over before it is looked at."""
+        for _ in range(_TRIES):
+            experiment_id = self.lab.submit(**long_at(step, **changes))
+            with ExitStack() as held:
+                try:
+                    held.enter_context(self.at(experiment_id, step))
+                except StepMissed:
+                    continue
+                yield experiment_id
+                return
+        raise StepMissed(step)
 
     def processes(self, victim: Victim) -> tuple[psutil.Process, ...]:
         """The processes of a part of the service."""

@@ -23,7 +23,7 @@ from app.measure.records import TrialState
 from app.settings import Settings
 from app.store.experiments import ExperimentRow, get
 from app.store.ids import ExperimentId
-from benchmarks.support.crashes import BLOCKS, Scene, Step, Victim, long_at, simulated
+from benchmarks.support.crashes import BLOCKS, Scene, Step, Victim, simulated
 from benchmarks.support.databases import opened, running_postgres
 from benchmarks.support.lab import OFFLINE, running_lab
 from benchmarks.support.service import environment, eventually
@@ -103,8 +103,7 @@ def on_one_service(*scenes: Callable[[Scene], None]) -> Story:
 
 def killed_at(scene: Scene, victim: Victim, step: Step) -> Outcome:
     eventually(lambda: scene.processes(victim) if victim is not Victim.ACTOR else True)
-    experiment_id = scene.lab.submit(**long_at(step, limits=AGAIN))
-    with scene.at(experiment_id, step):
+    with scene.caught_at(step, limits=AGAIN) as experiment_id:
         scene.kill(victim)
         kept = scene.measured(experiment_id)
     eventually(lambda: scene.item(experiment_id).status.terminal, 60.0)
