@@ -76,7 +76,7 @@ class Worker:
     def _end_orphans() -> None:
         """Engines a killed worker left behind hold the memory the next ones need."""
         orphans = processes.find_orphans()
-        shared = processes.find_shared_memory(orphans)
+        shared = processes.find_held_files(orphans)
         killed = processes.end(orphans, grace_s=0.0)
         processes.free(shared)
         if killed:

@@ -268,7 +268,7 @@ class RemoteEngine:
         self._note_memory()  # an engine core that fails is killed by its front end and frees none of it
 
     def _note_memory(self) -> None:
-        self._shared |= processes.find_shared_memory(self._find_processes())
+        self._shared |= processes.find_held_files(self._find_processes())
 
     def _require_life(self, watch: Watch) -> None:
         self._require_ray()

@@ -6,6 +6,7 @@ that is killed leaves its actors alive, and a killed actor may leave its engine 
 """
 
 import os
+import re
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -16,6 +17,7 @@ import psutil
 WORKER_MARK = "ROLLOUT_LAB_WORKER"  # host:pid:birth of the worker process
 ENGINE_MARK = "ROLLOUT_LAB_ENGINE"  # a name no other engine has
 ENGINE_TITLE = "VLLM::"  # what vLLM calls its engine core and workers; helpers it also starts may come and go
+_SOCKET = re.compile(r"/.*/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # of vLLM's `get_open_zmq_ipc_path`
 # Ray and vLLM give their processes titles, for which setproctitle would overwrite the environment seen from outside.
 KEEP_ENVIRONMENT = {"SPT_NOENV": "1"}
 
@@ -68,15 +70,15 @@ def end(targets: tuple[psutil.Process, ...], grace_s: float) -> tuple[int, ...]:
     return tuple(process.pid for process in stubborn)
 
 
-def find_shared_memory(targets: Iterable[psutil.Process]) -> frozenset[Path]:
-    """Files in shared memory that any of these has mapped; a process that is killed cannot remove its own."""
-    return frozenset(path for process in targets for path in _read_mapped(process.pid))
+def find_held_files(targets: Iterable[psutil.Process]) -> frozenset[Path]:
+    """Shared memory that any of these has mapped, and its sockets of vLLM's; who is killed cannot remove its own."""
+    return frozenset(path for process in targets for path in (*_read_mapped(process.pid), *_read_sockets(process)))
 
 
 def free(files: frozenset[Path]) -> None:
-    """Remove shared memory that nobody has mapped any more."""
+    """Remove what nobody holds any more."""
     if files:
-        held = find_shared_memory(psutil.process_iter())
+        held = find_held_files(psutil.process_iter())
         for path in files - held:
             path.unlink(missing_ok=True)
 
@@ -111,6 +113,16 @@ def _read_mapped(pid: int) -> Iterator[Path]:
         fields = line.split(maxsplit=5)
         if len(fields) == 6 and fields[5].startswith("/dev/shm/") and not fields[5].endswith("(deleted)"):  # noqa: S108
             yield Path(fields[5])
+
+
+def _read_sockets(process: psutil.Process) -> Iterator[Path]:
+    try:
+        connections = process.net_connections(kind="unix")
+    except (psutil.Error, OSError):  # it is gone, or somebody else's
+        return
+    for connection in connections:
+        if isinstance(connection.laddr, str) and _SOCKET.fullmatch(connection.laddr):
+            yield Path(connection.laddr)
 
 
 def _make_mark(process: psutil.Process) -> str:
