@@ -16,8 +16,9 @@ from app.format import spreadsheet_cell
 from app.http.admission import Who
 from app.http.basics import Db, get_settings
 from app.judge.results import Results
-from app.judge.verdict import Comparison, Verdict, lead_comparisons
+from app.judge.verdict import Comparison, Verdict, lead_comparisons, sort_worst_first
 from app.pages.arms import SIDE_BY_SIDE, main_measurements, measurements, not_measured, settings_of
+from app.pages.believability import checks_of, disturbances_of, left_open_of
 from app.pages.charts.figure import Figure
 from app.pages.charts.sparkline import sparkline
 from app.pages.choice import Choice, Chosen
@@ -139,7 +140,11 @@ def findings_of(db: Database, subject: Subject, choice: Choice) -> dict[str, Any
         and main.verdict is verdict in {Verdict.SLOWER, Verdict.FASTER},
         "tally": tally(results),
         "figures": figures,
+        "worst": next(iter(results.verdicts), None),
         "main": lead_comparisons(results.comparisons),
+        "checks": checks_of(subject),
+        "disturbances": disturbances_of(results),
+        "left_open": left_open_of(results),
         "compared": subject.comparisons_of(choice.candidate) if choice.candidate else (),
         "settings": settings_of(arms, everything=choice.settings == "all") if arms else None,
         "arm_names": [arm.name for arm in arms],
@@ -156,10 +161,10 @@ def only_comparison(subject: Subject) -> Comparison | None:
 
 
 def tally(results: Results) -> dict[Verdict, int]:
-    """How many candidates came to which verdict."""
+    """How many candidates came to which verdict, the worst first."""
     candidates = dict.fromkeys(found.candidate for found in results.comparisons)
     told = [verdict for candidate in candidates if (verdict := results.verdict_on(candidate)) is not None]
-    return {verdict: told.count(verdict) for verdict in Verdict if verdict in told}
+    return {verdict: told.count(verdict) for verdict in sort_worst_first(told)}
 
 
 def _part(request: Request, subject: Subject, template: str, choice: Choice, shown: dict[str, Any]) -> Response:
@@ -211,9 +216,10 @@ def get_sparkline(request: Request, db: Db, experiment_id: Id) -> Response:
     item = experiments.get_item(db, ExperimentId(experiment_id))
     lasting = item.status.terminal and request.query_params.get("v") == str(item.version)
     headers = {"Cache-Control": "private, max-age=604800, immutable" if lasting else "no-cache"}
-    main = next(iter(lead_comparisons(load(db, experiment_id).results.comparisons)), None)
+    results = load(db, experiment_id).results
+    main = next(iter(lead_comparisons(results.comparisons)), None)
     changes = [] if main is None else [100 * (one.candidate / one.baseline - 1) for one in main.blocks if one.baseline]
-    drawn = sparkline(changes, 2.0 if main is None else main.margin_pct, main.verdict if main else None)
+    drawn = sparkline(changes, 2.0 if main is None else main.margin_pct, next(iter(results.verdicts), None))
     return Response(str(drawn), media_type="image/svg+xml", headers=headers)
 
 

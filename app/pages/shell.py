@@ -41,6 +41,7 @@ templates = Environment(
 )
 templates.filters |= {
     "ago": format.ago,
+    "capitalized": words.capitalized,
     "chance": format.chance,
     "coded": words.coded,
     "direction": words.direction,
@@ -48,6 +49,7 @@ templates.filters |= {
     "formula": words.formula,
     "interval": words.interval,
     "isolate": words.isolate,
+    "listing": format.listing,
     "metric_name": words.metric_name,
     "metric_unit": words.metric_unit,
     "number": format.number,

@@ -72,6 +72,11 @@ def interval(bounds: tuple[float, float] | None) -> str:
     return unbroken(format.interval(bounds))
 
 
+def capitalized(text: str) -> str:
+    """A sentence of its own, as it stands but for its first letter."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def shortened(text: str, most: int) -> str:
     """Text that fits a chart's margin."""
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"

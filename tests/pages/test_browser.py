@@ -92,6 +92,21 @@ def test_an_unknown_experiment_is_a_page_in_order(browser: Browser, service: Ser
         assert opened.strangers == []
 
 
+@pytest.mark.parametrize("width", [1440, 1024])
+def test_no_table_is_clipped_on_a_desk(browser: Browser, service: Service, lab: Lab, width: int) -> None:
+    with watched(browser, width) as opened:
+        for name in ("list", "slower", "compare"):
+            opened.page.goto(address(service, lab, PAGES[name]))
+            opened.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+            clipped = opened.page.evaluate(
+                "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth)"
+                ".map((one) => one.ariaLabel)"
+            )
+            assert clipped == []
+            filled = opened.page.evaluate("document.querySelector('table, .hero').getBoundingClientRect().right")
+            assert filled > 0.9 * width
+
+
 def test_dark_is_dark(browser: Browser, service: Service) -> None:
     grounds: dict[str, str] = {}
     for scheme in ("light", "dark"):
@@ -235,8 +250,13 @@ def test_without_script_everything_is_reached_by_links(browser: Browser, service
         page.goto(f"{service.url}/experiments?status=queued")
         page.get_by_label("Verdict").select_option("same")
         page.get_by_label("queued").uncheck()
+        page.get_by_label("Submitted since").fill("2020-01-31")
+        page.get_by_label("Sorted by").select_option("name")
         page.get_by_role("button", name="Filter").click()
         assert "verdict=same" in page.url
+        assert "created_after=2020-01-31" in page.url
+        assert "sort=name" in page.url
+        expect(page.get_by_label("Submitted since")).to_have_value("2020-01-31")
         expect(page.locator("#first tr").first).to_be_visible()
 
 

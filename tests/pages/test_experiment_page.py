@@ -180,6 +180,26 @@ def test_an_effect_stands_beside_the_noise_of_equal_arms(client: TestClient, lab
     assert "No A/A experiment" in page(client, f"/experiments/{lab['faster']}")
 
 
+def test_what_a_reader_asks_first_stands_under_the_sentence(client: TestClient, lab: Lab) -> None:
+    def checks(name: str) -> str:
+        text = page(client, f"/experiments/{lab[name]}")
+        assert text.index('class="sentence') < text.index('class="checks"') < text.index('id="figure-verdict"')
+        return " ".join(re.sub(r"<[^>]*>", "", text.split('class="checks"')[1].split("</ul>")[0]).split())
+
+    assert "✓ Configured alike: but for what the spec says ✓ Same work: in 8 blocks" in checks("slower")
+    assert "✓ Trials that count: all 16" in checks("slower")
+    assert "! Left open: this holds for these engine processes" in checks("slower")
+    assert "! Trials that count: 10 of 12, without block 2" in checks("dropped")
+    assert "✗ Configured alike: no, " in checks("confounded")
+
+
+def test_a_dropped_trial_is_shown_with_its_reason(client: TestClient, lab: Lab) -> None:
+    found = page(client, f"/experiments/{lab['dropped']}").split('id="conditions"')[1].split("</table>")[0]
+    rows = [" ".join(re.sub(r"<[^>]*>", " ", row).split()) for row in found.split("<tr>")[2:]]
+    assert sorted(rows) == ["2 async no async failed: the engine died", "2 sync no async failed: the engine died"]
+    assert "Every measured trial counts" in page(client, f"/experiments/{lab['slower']}")
+
+
 def test_a_dropped_block_is_explained(client: TestClient, lab: Lab) -> None:
     assert "Block 2 does not count: async failed: the engine died" in page(client, f"/experiments/{lab['dropped']}")
 
