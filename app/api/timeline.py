@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import Field
+from pydantic import BaseModel, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -47,6 +47,17 @@ class SamplePage(Page):
     items: tuple[SampleRow, ...] = Field(description="The samples of this page.")
 
 
+class Trace(BaseModel):
+    """Trials, requests and counters in the Trace Event Format (`format=perfetto`)."""
+
+    display_time_unit: str = Field(alias="displayTimeUnit", description="What viewers show times in.", examples=["ms"])
+    trace_events: list[dict[str, JsonValue]] = Field(
+        alias="traceEvents",
+        description="The events.",
+        examples=[[{"ph": "C", "name": "requests"}]],
+    )
+
+
 class TimelineParameters(RowParameters):
     """Which engine state, and how."""
 
@@ -60,7 +71,7 @@ class TimelineParameters(RowParameters):
 @router.get(
     "/{experiment_id}/timeline",
     summary="Engine state over time",
-    response_model=SamplePage,
+    response_model=SamplePage | Trace,
     responses=list_responses(NotFound, UnreadableSpec, InvalidInput),
 )
 def get_timeline(

@@ -19,7 +19,7 @@ from benchmarks.gpu.digest import digest
 from benchmarks.gpu.ledger import Ledger
 from benchmarks.gpu.neighbour import beside
 from benchmarks.gpu.parts import PARTS, Part, changed, plan_of
-from benchmarks.gpu.service import CLOSING_S, Lab, engine_logs_since, serving
+from benchmarks.gpu.service import CLOSING_S, Lab, serving
 from benchmarks.gpu.telemetry import sampling
 
 Object = dict[str, Any]
@@ -84,7 +84,7 @@ class Runner(AbstractContextManager["Runner"]):
             return None
         folder = self._emptied(part.name)
         (folder / "engines").mkdir()
-        lab, began, smi = self._service(), time.time(), folder / "nvidia-smi.csv"
+        lab, smi = self._service(), folder / "nvidia-smi.csv"
         (folder / "spec.json").write_text(json.dumps(found.spec, indent=1))
         rehearsal = lab.client.rehearse(found.spec)["cost"]
         print(
@@ -93,9 +93,7 @@ class Runner(AbstractContextManager["Runner"]):
             flush=True,
         )
         with sampling(smi), beside(part.neighbour, lab.client.url, folder / "neighbour.log"):
-            experiment = lab.run(found.spec, self._deadline)
-        for log in engine_logs_since(began):
-            shutil.copy(log, folder / "engines")
+            experiment = lab.run(found.spec, self._deadline, folder / "engines")
         evidence = lab.evidence(experiment, folder / "engines", smi)
         for name, document in (("experiment", experiment), ("results", evidence.results)):
             (folder / f"{name}.json").write_text(json.dumps(document, indent=1, ensure_ascii=False))

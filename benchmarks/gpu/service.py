@@ -3,7 +3,6 @@
 import secrets
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -41,11 +40,17 @@ class Lab:
     db: Database
     settings: Settings
 
-    def run(self, spec: Object, deadline: Deadline) -> Object:
-        """Submit a spec and wait for its end, which is brought about where the deadline comes first."""
+    def run(self, spec: Object, deadline: Deadline, logs: Path) -> Object:
+        """Submit a spec and wait for its end, which is brought about where the deadline comes first.
+
+        What its engines print stays in ``logs``; the service removes the log of an engine that ended well.
+        """
         submitted = self.client.submit(spec, idempotency_key=secrets.token_hex(16))
         cancelled = False
         while True:
+            for log in (self.settings.data_dir / "engine-logs").glob("*.log"):
+                with suppress(FileExistsError, FileNotFoundError):
+                    (logs / log.name).hardlink_to(log)
             with suppress(Unreachable):
                 experiment = self.client.experiment(submitted["id"])
                 if Status(experiment["status"]).terminal:
@@ -114,12 +119,6 @@ def serving(folder: Path) -> Iterator[Lab]:
             yield Lab(client, db, settings)
         finally:
             db.dispose()
-
-
-def engine_logs_since(began: float) -> list[Path]:
-    """What engines have printed that were started since then (seconds since the epoch), oldest first."""
-    logs = Path(tempfile.gettempdir()).glob("rollout-lab-arm-*.log")
-    return sorted((log for log in logs if log.stat().st_mtime >= began), key=lambda log: log.stat().st_mtime)
 
 
 def _wait_until_ready(client: Client, process: subprocess.Popen[bytes]) -> None:

@@ -50,7 +50,7 @@ def found_of(lab: Lab, folder: Path) -> dict[str, Any]:
 
     worker = threading.Thread(target=work)
     worker.start()
-    experiment = lab.run(SPEC, Deadline.after(None))
+    experiment = lab.run(SPEC, Deadline.after(None), folder)
     worker.join()
     lab.save(experiment, folder)
     return digest(PART, lab.evidence(experiment, logs=folder, smi=folder / "nvidia-smi.csv"))
@@ -72,9 +72,18 @@ def test_a_part_leaves_a_digest_a_report_and_its_records(lab: Lab, tmp_path: Pat
     assert Ledger(tmp_path).parts["simulated"]["summary"] == found["summary"]
 
 
-def test_an_experiment_is_cancelled_before_the_deadline(lab: Lab) -> None:
-    experiment = lab.run(SPEC, Deadline.after(20.0))  # nobody works, and closing takes longer
+def test_an_experiment_is_cancelled_before_the_deadline(lab: Lab, tmp_path: Path) -> None:
+    experiment = lab.run(SPEC, Deadline.after(20.0), tmp_path)  # nobody works, and closing takes longer
     assert experiment["status"] == "cancelled"
+
+
+def test_what_engines_print_is_kept_though_the_service_removes_it(lab: Lab, tmp_path: Path) -> None:
+    logs = lab.settings.data_dir / "engine-logs"
+    logs.mkdir()
+    (logs / "sync.log").write_text("sleep took 9 s")
+    lab.run(SPEC, Deadline.after(20.0), tmp_path)
+    (logs / "sync.log").unlink()
+    assert (tmp_path / "sync.log").read_text() == "sleep took 9 s"
 
 
 def options(out: Path, **changes: Any) -> argparse.Namespace:
