@@ -30,7 +30,6 @@ from app.store import queue, trials
 from app.store.continuation import keep_workload, read_earlier_attempts, take_over
 from app.store.database import Database
 from app.store.noise import keep_noise, read_noise_under
-from workers.interpreters import ASK_S
 from workers.watch import Watch
 
 log = structlog.get_logger(__name__)
@@ -38,7 +37,6 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 _DATABASE_RETRY_S = 1.0
-_ANSWER_S = ASK_S + 60.0  # Ray first starts a process to ask in
 
 
 class Journal:
