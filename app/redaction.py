@@ -8,9 +8,11 @@ HIDDEN = "<hidden>"
 _SHORTEST = 6  # characters: shorter ones would be found in ordinary words
 _NAME = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PGPASSWORD|CREDENTIALS?)$", re.IGNORECASE)
 _PASSWORD_IN_URL = re.compile(r"(?<=://)([^/\s:@'\"]*):([^/\s@'\"]+)@")
-# Tokens that are known by their shape: Hugging Face's, OpenAI's, GitHub's, AWS's ids, and whatever is called a bearer.
+# Tokens that are known by their shape: our own, Hugging Face's, OpenAI's, GitHub's, AWS's ids, and whatever is called a
+# bearer.
 _SHAPE = re.compile(
-    r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|AKIA[A-Z0-9]{16})"
+    r"\b(?:rlt_[A-Za-z0-9_-]{16,}"
+    r"|hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|AKIA[A-Z0-9]{16})"
     r"|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{8,}"
 )
 

@@ -33,6 +33,7 @@ def test_what_the_environment_holds_is_hidden_wherever_it_stands(secret: str) ->
     [
         "postgresql://user:0penSesame@host/db",
         "hf_abcdefghijklmnopqrstuvwxyz",
+        "/v1/experiments/rlt_0penSesame-0penSesame_",
         "Authorization: Bearer 0penSesame0penSesame",
         "sk-0penSesame0penSesame0penSesame",
     ],

@@ -1,0 +1,1 @@
+"""Tests of app as a whole, by those who mean it harm."""
