@@ -228,17 +228,18 @@ def _print_json(document: Object) -> None:
 
 
 def _wait(client: "Client", experiment_id: str, fail_on: list[FailOn], as_json: bool) -> None:
-    from app.cli.progress import Bars, Lines
-    from app.report.remarks import list_verdicts
-
-    out = console()
     try:
+        from app.cli.progress import Bars, Lines
+
+        out = console()
         with Bars(out) if out.is_terminal and not as_json else Lines() as display:
             experiment = _follow(client, experiment_id, display)
             results = _ask_patiently(lambda: client.results(experiment_id), display)
     except KeyboardInterrupt:
         say(f"Stopped waiting; the experiment goes on. `rollout-lab watch {experiment_id}` waits again.")
         raise typer.Exit(Exit.INTERRUPTED) from None
+    from app.report.remarks import list_verdicts
+
     _report(experiment, results, client.page_of(experiment_id), as_json)
     if experiment["status"] != "succeeded":
         raise typer.Exit(Exit.TROUBLE)
