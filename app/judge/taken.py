@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue
 from app.judge.parity import compare_settings, flatten_settings
 from app.measure.records import StartedArm
 from app.spec.frozen import SpecModel
-from app.spec.resolution import ResolvedArm
+from app.spec.resolution import COMMON_ENGINE, ResolvedArm
 
 # Settings that vLLM's configuration keeps under another name; the second is that of older versions.
 RENAMED = {
@@ -52,12 +52,17 @@ class Contrast:
 
 
 def not_taken(arm: ResolvedArm, started: StartedArm) -> tuple[NotTaken, ...]:
-    """What the arm asks for and has not got; without what cannot be read back, and what it leaves to vLLM."""
+    """What the arm asks for and has not got; without what cannot be read back, and what it leaves to vLLM.
+
+    Nobody asks for this project's common defaults, from which a worker departs where an engine needs it, in every arm
+    alike (`workers/whole_prompts.py`).
+    """
+    common = {f"engine.{key}": value for key, value in COMMON_ENGINE.model_dump(mode="json").items()}
     found = ((setting, asked, _read_back(setting, asked, started)) for setting, asked in flatten_settings(arm).items())
     return tuple(
         NotTaken(setting=setting, asked=asked, got=read[0])
         for setting, asked, read in found
-        if read and asked not in LEFT_TO_VLLM and not _equal(asked, read[0])
+        if read and asked not in (*LEFT_TO_VLLM, common.get(setting)) and not _equal(asked, read[0])
     )
 
 

@@ -74,6 +74,12 @@ def test_what_is_left_to_vllm_was_not_asked_for() -> None:
     assert not_taken(arm, an_engine()) == ()
 
 
+def test_a_common_default_from_which_a_worker_departs_was_not_asked_for() -> None:
+    whole = an_engine(engine__scheduler_config__enable_chunked_prefill=False)
+    assert not_taken(an_arm(), whole) == ()
+    assert not_taken(an_arm(engine={"enable_chunked_prefill": False}), an_engine()) != ()
+
+
 def test_a_variable_that_the_engine_does_not_have_was_not_taken() -> None:
     arm = an_arm(environment={"variables": {"OMP_NUM_THREADS": "2", "VLLM_USE_SOMETHING": "1"}})
     assert {one.setting: one.got for one in not_taken(arm, an_engine())} == {
