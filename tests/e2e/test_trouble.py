@@ -186,7 +186,7 @@ def test_an_engine_that_cannot_fit_fails_with_vllm_s_own_reason_and_leaves_no_sh
 
 
 def test_an_engine_core_killed_during_a_sync_batch_costs_its_block_only(lab: Lab) -> None:
-    experiment_id = lab.submit(model=TINY, arms=[SYNC], workload=long_workload(2000), plan={"blocks": 6})
+    experiment_id = lab.submit(model=TINY, arms=[SYNC], workload=long_workload(600), plan={"blocks": 8})
     lab.measuring(experiment_id, trials_done=1)
     (core,) = lab.engine_processes("VLLM::EngineCore")
     core.kill()
