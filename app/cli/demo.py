@@ -60,7 +60,7 @@ def demo(
 
 def _submit(file: Path, url: str, service: _Process) -> int:
     """`rollout-lab submit --wait`, in a process of its own so that the service's end is noticed meanwhile."""
-    with _run_service([sys.executable, "-m", "app.cli", "submit", str(file), "--wait", "--url", url]) as submit:
+    with _run_command([sys.executable, "-m", "app.cli", "submit", str(file), "--wait", "--url", url]) as submit:
         while (code := submit.poll()) is None:
             if service.poll() is not None:
                 raise Unreachable("the service ended by itself")
@@ -69,7 +69,7 @@ def _submit(file: Path, url: str, service: _Process) -> int:
 
 
 @contextmanager
-def _run_service(command: list[str]) -> Iterator[_Process]:
+def _run_command(command: list[str]) -> Iterator[_Process]:
     from app.supervisor import die_with_parent
 
     parent = os.getpid()
