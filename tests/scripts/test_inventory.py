@@ -2,12 +2,15 @@
 
 import json
 import re
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+
+from packaging.markers import Marker
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\| ([a-z0-9-]+) \| ([^ ]+) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 WITHOUT = "not installed where this was written"
+# Where CI runs and the list is written; what another system or Python needs is not there to be asked.
+HERE = {"sys_platform": "linux", "platform_machine": "x86_64", "python_full_version": "3.11.0"}
 
 
 def rows() -> dict[tuple[str, str], tuple[str, str]]:
@@ -18,14 +21,15 @@ def rows() -> dict[tuple[str, str], tuple[str, str]]:
     }
 
 
-def locked(*locks: str) -> set[tuple[str, str]]:
-    """Names and versions in these locks."""
-    texts = ((ROOT / "locks" / f"{lock}.txt").read_text() for lock in locks)
-    return {pair for text in texts for pair in re.findall(r"^([a-z0-9-]+)==([^\s;]+)", text, re.MULTILINE)}
+def locked(*locks: str) -> dict[tuple[str, str], str]:
+    """Names and versions in these locks, and the marker of each, if it has one."""
+    texts = [(ROOT / "locks" / f"{lock}.txt").read_text() for lock in locks]
+    lines = re.findall(r"^([a-z0-9-]+)==([^\s;]+)(?: ; ([^\\\n]+))?", "\n".join(texts), re.MULTILINE)
+    return {(name, version): marker for name, version, marker in lines}
 
 
 def test_the_list_names_what_is_locked_and_nothing_else() -> None:
-    assert set(rows()) == locked("base", "cpu", "gpu", "torch-cpu", "dev")
+    assert rows().keys() == locked("base", "cpu", "gpu", "torch-cpu", "dev").keys()
 
 
 def test_nothing_that_runs_is_under_the_gpl() -> None:
@@ -42,20 +46,17 @@ def test_nothing_that_runs_is_under_the_gpl() -> None:
     }
 
 
-def test_everything_installed_has_a_licence_in_the_list() -> None:
-    unknown = []
-    for (name, _), (licence, _) in rows().items():
-        try:
-            distribution(name)
-        except PackageNotFoundError:
-            continue
-        if licence in {WITHOUT, "unknown", ""}:
-            unknown.append(name)
-    assert unknown == []
+def test_all_that_the_checks_install_has_a_licence_in_the_list() -> None:
+    licences = {package: licence for package, (licence, _) in rows().items()}
+    installed = [
+        package for package, marker in locked("torch-cpu", "dev").items() if not marker or Marker(marker).evaluate(HERE)
+    ]
+    assert len(installed) > 100
+    assert [package for package in installed if licences[package] in {WITHOUT, "unknown", ""}] == []
 
 
 def test_the_bill_of_materials_holds_what_can_run_and_nothing_else() -> None:
     document = json.loads((ROOT / "docs" / "sbom.cdx.json").read_text())
     assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
     found = {(component["name"], component["version"]) for component in document["components"]}
-    assert found == locked("base", "cpu", "gpu", "torch-cpu")
+    assert found == locked("base", "cpu", "gpu", "torch-cpu").keys()
