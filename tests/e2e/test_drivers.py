@@ -18,7 +18,7 @@ from workers.drivers.base import Driver, Rollout
 # What torch and vLLM warn of while they load is theirs.
 pytestmark = [pytest.mark.timeout(400), pytest.mark.filterwarnings("ignore")]
 
-PROFILES = {Api.LLM: "vllm-sync", Api.ASYNC_LLM: "vllm-async"}
+PROFILES = {Api.ASYNC_LLM: "vllm-async", Api.LLM: "vllm-sync"}
 PROMPT, SAMPLES, TOKENS, BLOCK = 400, 4, 24, 128
 CACHED = 3 * BLOCK  # whole blocks of a prompt that a sample finds if another of it came before
 
@@ -75,6 +75,10 @@ def running(request: pytest.FixtureRequest) -> Iterator[Running]:
     engine.stop()
 
 
+# `LLM` takes the whole batch at once and gives it back at once. First in PROFILES, so that it is the engine of the rest.
+streaming = pytest.mark.parametrize("running", [Api.ASYNC_LLM], indirect=True)
+
+
 @pytest.mark.parametrize("samples", ["n_parameter", "separate_requests"])
 def test_every_sample_has_its_own_cached_tokens(running: Running, samples: str) -> None:
     records = running.trial(a_spec(running.api, {"samples": samples}), planned(block=0)).records
@@ -85,10 +89,9 @@ def test_every_sample_has_its_own_cached_tokens(running: Running, samples: str) 
     assert {record.prompt_tokens for record in records} == {PROMPT}
 
 
+@streaming
 @pytest.mark.parametrize("kind", [OutputKind.DELTA, OutputKind.CUMULATIVE])
 def test_samples_of_one_request_stream_their_own_gaps_and_moments(running: Running, kind: OutputKind) -> None:
-    if running.api is Api.LLM:
-        pytest.skip("LLM does not stream")
     spec = a_spec(running.api, {"samples": "n_parameter", "output_kind": kind})
     records = running.trial(spec, planned(block=1)).records
     plain = running.trial(a_spec(running.api), planned(block=1)).records
@@ -121,9 +124,8 @@ def test_given_prompts_are_not_settled_with_either(running: Running) -> None:
     assert [record.cached_tokens for record in records] == [0, 0]
 
 
+@streaming
 def test_a_request_that_waits_for_a_slot_should_start_when_the_slot_is_free(running: Running) -> None:
-    if running.api is Api.LLM:
-        pytest.skip("LLM takes the whole batch at once")
     limit = 3
     spec = a_spec(running.api, arrival={"pattern": "concurrency", "limit": limit})
     records = sorted(running.trial(spec, planned(block=4)).records, key=lambda record: record.arrived_s)
