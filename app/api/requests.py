@@ -6,7 +6,7 @@ import json
 import tempfile
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, assert_never
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import Field
@@ -14,12 +14,23 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from app.api.experiments import Id
-from app.api.selection import RowParameters, Tables, TrialRow, list_rows, name_trial, read_page, select
+from app.api.selection import (
+    RowParameters,
+    Selection,
+    Tables,
+    TrialRow,
+    Write,
+    answer_rows,
+    list_rows,
+    name_file,
+    name_trial,
+)
 from app.errors import InvalidInput, NotFound, UnreadableSpec
 from app.format import spreadsheet_cell
-from app.http.basics import Db, Page, answer, answer_unchanged
+from app.http.basics import Db, Page
 from app.http.problems import list_responses
 from app.store import trials
+from app.store.database import Database
 from app.store.trials import StoredTrial
 
 if TYPE_CHECKING:
@@ -99,25 +110,50 @@ def get_requests(
     request: Request, db: Db, experiment_id: Id, parameters: Annotated[RecordParameters, Query()]
 ) -> Response:
     """One row per generated sample of the current attempt's measured trials."""
-    selection, etag = select(db, experiment_id, parameters)
-    if (same := answer_unchanged(request, etag)) is not None:
-        return same
-    if parameters.format is RecordFormat.JSON:
-        found, after = read_page(db, selection, trials.read_records, parameters.cursor, parameters.limit)
-        return answer(request, {"items": found, "next_cursor": after}, etag)
-    selection.trials(db)  # is refused before the first byte is sent
-    name = f'attachment; filename="{experiment_id}-requests.{parameters.format}"'
-    headers = {"ETag": etag, "Content-Disposition": name}
-    tables = selection.tables(db, trials.read_records)
-    match parameters.format:
-        case RecordFormat.NDJSON:
-            return StreamingResponse(_write_ndjson(tables), media_type="application/x-ndjson", headers=headers)
-        case RecordFormat.CSV:
-            return StreamingResponse(_write_csv(tables), media_type="text/csv; charset=utf-8", headers=headers)
-        case RecordFormat.PARQUET:
-            return _answer_parquet(tables, headers)
-        case _:
-            assert_never(parameters.format)
+    write = _WRITERS.get(parameters.format)
+    return answer_rows(request, db, experiment_id, parameters, read=trials.read_records, write=write)
+
+
+def _answer_ndjson(db: Database, selection: Selection) -> Response:
+    lines = _write_ndjson(selection.tables(db, trials.read_records))
+    return StreamingResponse(
+        lines, media_type="application/x-ndjson", headers=_name_file(selection, RecordFormat.NDJSON)
+    )
+
+
+def _answer_csv(db: Database, selection: Selection) -> Response:
+    lines = _write_csv(selection.tables(db, trials.read_records))
+    return StreamingResponse(
+        lines, media_type="text/csv; charset=utf-8", headers=_name_file(selection, RecordFormat.CSV)
+    )
+
+
+def _answer_parquet(db: Database, selection: Selection) -> Response:
+    import pyarrow.parquet as pq
+
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the response has been sent
+    try:
+        with pq.ParquetWriter(file, _make_schema(), compression="zstd") as writer:
+            for trial, table in selection.tables(db, trials.read_records):
+                writer.write_table(_add_trial(trial, table))
+    except BaseException:
+        file.close()
+        raise
+    headers = _name_file(selection, RecordFormat.PARQUET) | {"Content-Length": str(file.tell())}
+    file.seek(0)
+    return StreamingResponse(_read_chunks(file), media_type="application/vnd.apache.parquet", headers=headers)
+
+
+# Whole, where JSON comes in pages.
+_WRITERS: dict[RecordFormat, Write] = {
+    RecordFormat.NDJSON: _answer_ndjson,
+    RecordFormat.CSV: _answer_csv,
+    RecordFormat.PARQUET: _answer_parquet,
+}
+
+
+def _name_file(selection: Selection, kind: RecordFormat) -> dict[str, str]:
+    return name_file(f"{selection.experiment.item.id}-requests.{kind}")
 
 
 def _write_ndjson(tables: Tables) -> Iterator[str]:
@@ -141,24 +177,6 @@ def _write_csv(tables: Tables) -> Iterator[str]:
 
 def _write_cell(value: Any) -> Any:
     return json.dumps(value, separators=(",", ":")) if isinstance(value, list) else spreadsheet_cell(value)
-
-
-def _answer_parquet(tables: Tables, headers: dict[str, str]) -> Response:
-    import pyarrow.parquet as pq
-
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the response has been sent
-    try:
-        with pq.ParquetWriter(file, _make_schema(), compression="zstd") as writer:
-            for trial, table in tables:
-                writer.write_table(_add_trial(trial, table))
-    except BaseException:
-        file.close()
-        raise
-    size = file.tell()
-    file.seek(0)
-    return StreamingResponse(
-        _read_chunks(file), media_type="application/vnd.apache.parquet", headers=headers | {"Content-Length": str(size)}
-    )
 
 
 def _read_chunks(file: Any) -> Iterator[bytes]:

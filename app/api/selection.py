@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
 
 from app.errors import FieldError, InvalidInput
 from app.format import listing, quoted
-from app.http.basics import make_etag
+from app.http.basics import answer, answer_unchanged, make_etag
 from app.measure.metrics import TrialSummary
 from app.spec.plan import Phase
 from app.store import experiments, trials
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 Tables = Iterable[tuple[StoredTrial, "pa.Table"]]
 Read = Callable[..., Tables]
+Write = Callable[[Database, "Selection"], Response]
 
 
 class TrialRow(BaseModel):
@@ -78,28 +81,47 @@ class Selection:
         return read(db, item.id, self.arm, self.slot if slot is None else slot, attempt=item.attempt)
 
 
-def select(db: Database, experiment_id: str, parameters: RowParameters) -> tuple[Selection, str]:
-    """What the parameters name, and the entity tag of what comes of it."""
+def answer_rows(
+    request: Request, db: Database, experiment_id: str, parameters: RowParameters, *, read: Read, write: Write | None
+) -> Response:
+    """The rows that the parameters name, all of them as `write` does or a page as JSON; 304 if the client has them.
+
+    What there cannot be is refused before the first byte is sent.
+    """
     row = experiments.get(db, ExperimentId(experiment_id))
     etag = make_etag(type(parameters).__name__, experiment_id, row.etag, parameters.model_dump_json())
-    return Selection(row, parameters.arm, parameters.trial), etag
+    if (same := answer_unchanged(request, etag)) is not None:
+        return same
+    selection = Selection(row, parameters.arm, parameters.trial)
+    chosen = selection.trials(db)
+    if write is not None:
+        response = write(db, selection)
+        response.headers["ETag"] = etag
+        return response
+    slots = [trial.planned.slot for trial in chosen]
+    found, after = _read_page(db, selection, slots, read, parameters)
+    return answer(request, {"items": found, "next_cursor": after}, etag)
 
 
-def read_page(
-    db: Database, selection: Selection, read: Read, cursor: str | None, limit: int
+def name_file(name: str) -> dict[str, str]:
+    """The header by which a browser keeps an answer as a file."""
+    return {"Content-Disposition": f'attachment; filename="{name}"'}
+
+
+def _read_page(
+    db: Database, selection: Selection, slots: list[int], read: Read, parameters: RowParameters
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """Up to ``limit`` rows behind a cursor, and the next cursor."""
-    slots = [trial.planned.slot for trial in selection.trials(db)]
-    first_slot, skip = (0, 0) if cursor is None else _decode_cursor(cursor)
+    """As many rows behind a cursor as are asked for, and the next cursor."""
+    first_slot, skip = (0, 0) if parameters.cursor is None else _decode_cursor(parameters.cursor)
     found: list[dict[str, Any]] = []
     for slot in (slot for slot in slots if slot >= first_slot):
         for trial, table in selection.tables(db, read, slot):
             start = skip if slot == first_slot else 0
-            rows = table.slice(start, limit - len(found))
+            rows = table.slice(start, parameters.limit - len(found))
             found += list_rows(trial, rows)
             if start + len(rows) < len(table):
                 return found, _encode_cursor(slot, start + len(rows))
-        if len(found) == limit and slot != slots[-1]:
+        if len(found) == parameters.limit and slot != slots[-1]:
             return found, _encode_cursor(slot + 1, 0)
     return found, None
 

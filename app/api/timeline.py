@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from app.api.experiments import Id
-from app.api.selection import RowParameters, Selection, TrialRow, read_page, select
+from app.api.selection import RowParameters, Selection, TrialRow, answer_rows, name_file
 from app.errors import InvalidInput, NotFound, UnreadableSpec
-from app.http.basics import Db, Page, answer, answer_unchanged
+from app.http.basics import Db, Page
 from app.http.problems import list_responses
 from app.report.perfetto import build_trial_events, process_name
 from app.store import trials
@@ -78,16 +78,13 @@ def get_timeline(
     request: Request, db: Db, experiment_id: Id, parameters: Annotated[TimelineParameters, Query()]
 ) -> Response:
     """What every engine ran, step by step, in the current attempt's measured trials."""
-    selection, etag = select(db, experiment_id, parameters)
-    if (same := answer_unchanged(request, etag)) is not None:
-        return same
-    if parameters.format is TimelineFormat.JSON:
-        found, after = read_page(db, selection, trials.read_timelines, parameters.cursor, parameters.limit)
-        return answer(request, {"items": found, "next_cursor": after}, etag)
-    name = f'attachment; filename="{experiment_id}-trace.json"'
-    return StreamingResponse(
-        _write_trace(db, selection), media_type="application/json", headers={"ETag": etag, "Content-Disposition": name}
-    )
+    write = None if parameters.format is TimelineFormat.JSON else _answer_trace
+    return answer_rows(request, db, experiment_id, parameters, read=trials.read_timelines, write=write)
+
+
+def _answer_trace(db: Database, selection: Selection) -> Response:
+    headers = name_file(f"{selection.experiment.item.id}-trace.json")
+    return StreamingResponse(_write_trace(db, selection), media_type="application/json", headers=headers)
 
 
 def _write_trace(db: Database, selection: Selection) -> Iterator[str]:

@@ -272,6 +272,15 @@ def test_a_trace_of_nothing_is_a_trace(client: TestClient, experiment: str) -> N
     assert {event["ph"] for event in events} == {"M"}
 
 
+@pytest.mark.parametrize("rows", ["requests?format=ndjson", "requests?format=parquet", "timeline?format=perfetto"])
+def test_a_file_of_an_arm_that_is_not_there_is_refused_before_it_begins(
+    client: TestClient, experiment: str, rows: str
+) -> None:
+    response = client.get(f"{HERE}/{experiment}/{rows}&arm=nobody")
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["parameter"] == "arm"
+
+
 # --- exports -------------------------------------------------------------------------------------------------------
 
 
