@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.requests import Request
 
 from app.errors import InvalidInput
-from app.http.basics import Page, link
+from app.http.basics import Page, make_link
 from app.judge.continuation import Continuation
 from app.service.cost import Cost
 from app.spec.experiment import Experiment
@@ -181,7 +181,7 @@ def build_plan_view(plan: TrialPlan) -> PlanView:
 
 
 def _build_links(request: Request, experiment_id: str) -> Links:
-    here = link(request, f"/v1/experiments/{experiment_id}")
+    here = make_link(request, f"/v1/experiments/{experiment_id}")
     names = ("events", "results", "requests", "timeline", "cancel", "retry")
     below: dict[str, Any] = {name: f"{here}/{name}" for name in names}
-    return Links(self=here, page=link(request, f"/experiments/{experiment_id}"), **below)
+    return Links(self=here, page=make_link(request, f"/experiments/{experiment_id}"), **below)

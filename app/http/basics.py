@@ -97,7 +97,7 @@ def answer_bytes(body: bytes, etag: str) -> Response:
     return Response(body, media_type=JSON, headers=_make_validators(etag))
 
 
-def link(request: Request, path: str) -> str:
+def make_link(request: Request, path: str) -> str:
     """A path as clients see it, behind a proxy's prefix too."""
     prefix: str = request.scope.get("root_path", "")
     return f"{prefix.rstrip('/')}{path}"

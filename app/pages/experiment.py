@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from app.errors import NotFound
 from app.format import spreadsheet_cell
 from app.http.admission import Who
-from app.http.basics import Db, get_settings
+from app.http.basics import Db, get_settings, make_link
 from app.judge.results import Results
 from app.judge.verdict import Comparison, Verdict, lead_comparisons, sort_worst_first
 from app.pages.arms import SIDE_BY_SIDE, main_measurements, measurements, not_measured, settings_of
@@ -25,7 +25,7 @@ from app.pages.choice import Choice, Chosen
 from app.pages.digests import LATENCIES
 from app.pages.figures import FIGURES, blocks_with_records
 from app.pages.resubmission import curl_of, spec_of
-from app.pages.shell import PageRouter, fragment, href, page, unchanged, wants_fragment
+from app.pages.shell import PageRouter, fragment, page, unchanged, wants_fragment
 from app.pages.subject import Subject, load
 from app.pages.words import isolated_in, unbroken
 from app.service.cancellation import cancel as cancel_experiment
@@ -231,7 +231,7 @@ def cancel(request: Request, db: Db, caller: Who, experiment_id: Id, chosen: Cho
     """Ask for the end of it."""
     cancel_experiment(db, ExperimentId(experiment_id), caller)
     if not wants_fragment(request):
-        return RedirectResponse(href(request, f"/experiments/{experiment_id}"), 303)
+        return RedirectResponse(make_link(request, f"/experiments/{experiment_id}"), 303)
     subject = load(db, experiment_id)
     choice = chosen.fitting(subject)
     return _part(request, subject, "live.html", choice, live_of(db, subject, choice))
@@ -241,4 +241,4 @@ def cancel(request: Request, db: Db, caller: Who, experiment_id: Id, chosen: Cho
 def retry(request: Request, db: Db, caller: Who, experiment_id: Id) -> Response:
     """Queue it once more, and go to where that can be watched."""
     queued = retry_experiment(db, ExperimentId(experiment_id), get_settings(request), caller)
-    return RedirectResponse(href(request, f"/experiments/{queued.experiment_id}"), 303)
+    return RedirectResponse(make_link(request, f"/experiments/{queued.experiment_id}"), 303)

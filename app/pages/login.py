@@ -5,9 +5,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from app.http.admission import SESSION_COOKIE, read_credentials
-from app.http.basics import Db
+from app.http.basics import Db, make_link
 from app.pages.forms import Form
-from app.pages.shell import PageRouter, href, page
+from app.pages.shell import PageRouter, page
 from app.service.access import Credentials, Gate
 from app.store import tokens
 
@@ -31,12 +31,12 @@ async def log_in(request: Request, db: Db, form: Form) -> Response:
     if caller.scope is None:
         return page(request, "login.html", 401, then=then, trouble=caller.trouble)
     secret = await run_in_threadpool(tokens.log_in, db, caller.name, caller.actor)
-    response = RedirectResponse(href(request, _own(then)), 303)
+    response = RedirectResponse(make_link(request, _own(then)), 303)
     response.set_cookie(
         SESSION_COOKIE,
         secret,
         max_age=int(tokens.SESSION_S),
-        path=href(request, "/"),
+        path=make_link(request, "/"),
         secure=request.url.scheme == "https",
         httponly=True,
         samesite="strict",
@@ -51,8 +51,8 @@ def log_out(request: Request, db: Db) -> Response:
     if given.session is not None:
         tokens.log_out(db, tokens.hash_secret(given.session), given.source)
         request.app.state.gate.forget()
-    response = RedirectResponse(href(request, "/login"), 303)
-    response.delete_cookie(SESSION_COOKIE, path=href(request, "/"))
+    response = RedirectResponse(make_link(request, "/login"), 303)
+    response.delete_cookie(SESSION_COOKIE, path=make_link(request, "/"))
     return response
 
 

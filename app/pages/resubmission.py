@@ -5,7 +5,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from app.pages.shell import href
+from app.http.basics import make_link
 from app.service.access import Caller
 from app.store.actors import ANONYMOUS
 
@@ -14,7 +14,7 @@ _END = "SPEC"
 
 def curl_of(request: Request, submitted: dict[str, Any]) -> str:
     """A curl command with the spec as it was submitted; it can be pasted into a shell as it is."""
-    base = f"{request.url.scheme}://{request.url.netloc}{href(request, '/v1/experiments')}"
+    base = f"{request.url.scheme}://{request.url.netloc}{make_link(request, '/v1/experiments')}"
     spec = spec_of(submitted)
     end = _END
     while end in spec.splitlines():

@@ -1,6 +1,7 @@
 """What every page stands in: templates, headers, errors as pages."""
 
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -14,6 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from app import format
 from app.errors import DatabaseUnavailable, RolloutLabError, Unauthorized
+from app.http.basics import make_link
 from app.http.problems import make_headers
 from app.pages import words
 from app.pages.assets import asset_path
@@ -98,12 +100,6 @@ class PageRouter(APIRouter):
         super().__init__(route_class=PageRoute, include_in_schema=False, default_response_class=HTMLResponse)
 
 
-def href(request: Request, path: str) -> str:
-    """A path as a browser asks for it, behind a proxy's prefix too."""
-    prefix: str = request.scope.get("root_path", "")
-    return f"{prefix.rstrip('/')}{path}"
-
-
 def wants_fragment(request: Request) -> bool:
     """Whether htmx asks for a part of a page that is there already."""
     return "hx-request" in request.headers and "hx-history-restore-request" not in request.headers
@@ -158,20 +154,14 @@ def _to_login(request: Request, error: Unauthorized) -> Response:
 
 def _login_for(request: Request, path: str, query: str) -> str:
     then = path.removeprefix(request.scope.get("root_path", "").rstrip("/")) + (f"?{query}" if query else "")
-    return f"{href(request, '/login')}?{urlencode({'then': then})}"
+    return f"{make_link(request, '/login')}?{urlencode({'then': then})}"
 
 
 def _rendered(request: Request, template: str, context: Mapping[str, Any]) -> str:
-    def link(path: str) -> str:
-        return href(request, path)
-
-    def static(name: str) -> str:
-        return href(request, asset_path(name))
-
     return templates.get_template(template).render(
         **context,
-        href=link,
-        static=static,
+        href=partial(make_link, request),
+        static=lambda name: make_link(request, asset_path(name)),
         path=request.url.path,
         version=VERSION,
         caller=getattr(request.state, "caller", None),

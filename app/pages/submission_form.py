@@ -10,11 +10,11 @@ from starlette.responses import RedirectResponse, Response
 
 from app.errors import InvalidInput, TooManyRequests
 from app.http.admission import Who
-from app.http.basics import Config, Db
+from app.http.basics import Config, Db, make_link
 from app.pages.arms import Setting, settings_of
 from app.pages.forms import Form
 from app.pages.resubmission import spec_of
-from app.pages.shell import PageRouter, fragment, href, page, wants_fragment
+from app.pages.shell import PageRouter, fragment, page, wants_fragment
 from app.pages.subject import load as load_subject
 from app.service import intake
 from app.service.cost import Cost
@@ -96,7 +96,7 @@ def submit(request: Request, db: Db, settings: Config, caller: Who, form: Form) 
         queued = intake.submit(db, rehearsal.spec, settings, caller, key)
     except TooManyRequests as error:
         return _form_page(request, text, ticket, Rehearsal((FormProblem(None, "", error.detail),)), error.status)
-    where = href(request, f"/experiments/{queued.experiment_id}")
+    where = make_link(request, f"/experiments/{queued.experiment_id}")
     if wants_fragment(request):
         return Response(status_code=204, headers={"HX-Redirect": where})
     return RedirectResponse(where, 303)

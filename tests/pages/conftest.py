@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import pytest
-import structlog
 from playwright.sync_api import Browser, sync_playwright
 from starlette.testclient import TestClient
 
@@ -13,12 +12,6 @@ from app.store.database import Database
 from benchmarks.support.service import Service, serving
 from tests.support.browser import launch
 from tests.support.stories import LEASE_S, Lab, a_lab
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _plain_log() -> None:
-    """structlog's default paints tracebacks with the value of every variable, which takes seconds."""
-    structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()])
 
 
 @pytest.fixture(scope="session")
