@@ -23,10 +23,10 @@ _LEFTOVERS_S = 5.0  # what outlives the service by a moment, such as Ray's daemo
 
 
 def find_free_port(host: str, first: int) -> int:
-    """`first`, or else the next port that nobody listens on; OSError where a hundred in a row are taken."""
+    """`first`, or else the next port that nobody listens on, 0 for any; OSError where a hundred in a row are taken."""
     for port in range(first, min(first + 100, 65536)):
-        with suppress(OSError), socket.create_server((host, port)):
-            return port
+        with suppress(OSError), socket.create_server((host, port)) as found:
+            return int(found.getsockname()[1])
     raise OSError(f"no free port from {first} on")
 
 

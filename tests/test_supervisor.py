@@ -12,11 +12,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.launch import find_free_port
 from app.settings import Settings
 from app.store import queue
 from app.store.database import Database
 from app.supervisor import API_NICENESS, children, listen
-from benchmarks.support.service import ROOT, environment, eventually, free_port
+from benchmarks.support.service import ROOT, environment, eventually
 from tests.support.builders import a_simulated_spec
 
 
@@ -143,7 +144,7 @@ def test_the_api_gives_way_where_there_are_engines_beside_it(with_worker: bool, 
 
 
 def test_the_service_outlives_its_api_process_and_keeps_nobody_out(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, port=free_port())
+    settings = Settings(data_dir=tmp_path, port=find_free_port("127.0.0.1", 0))
     command = [sys.executable, "-m", "app.cli", "serve", "--no-worker"]
     http = httpx.Client(base_url=f"http://127.0.0.1:{settings.port}", timeout=60.0, trust_env=False)
     with running(tmp_path, command, environment(settings)) as found, http:

@@ -60,17 +60,6 @@ class Token:
     revoked_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class TokenEvent:
-    """Something that was done to a token, or with it to a browser."""
-
-    at: datetime
-    token: str
-    action: str
-    actor: str
-    source: str
-
-
 def hash_secret(secret: str) -> str:
     """How a secret is stored: its SHA-256, in hexadecimal."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
@@ -115,16 +104,6 @@ def list_tokens(db: Database) -> tuple[Token, ...]:
     with db.read() as connection:
         rows = connection.execute(_select_tokens().order_by(tokens.c.created_at, tokens.c.name))
         return tuple(_build_token(row) for row in rows)
-
-
-def list_events(db: Database, name: str) -> tuple[TokenEvent, ...]:
-    """What was done to a token, oldest first."""
-    query = select(token_events).where(token_events.c.token == name).order_by(token_events.c.id)
-    with db.read() as connection:
-        return tuple(
-            TokenEvent(at=row.at, token=row.token, action=row.action, actor=row.actor, source=row.source)
-            for row in connection.execute(query)
-        )
 
 
 def any_made(db: Database) -> bool:

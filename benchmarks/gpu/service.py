@@ -14,6 +14,7 @@ import httpx
 
 from app.client import Client
 from app.errors import Refused, Unreachable
+from app.launch import find_free_port
 from app.settings import Settings
 from app.spec.lifecycle import Status
 from app.store import trials
@@ -23,7 +24,7 @@ from app.store.parquet import list_records, list_samples
 from benchmarks.gpu.budget import Deadline
 from benchmarks.gpu.digest import Evidence
 from benchmarks.gpu.telemetry import parse_smi
-from benchmarks.support.service import environment, free_port, serving_all
+from benchmarks.support.service import environment, serving_all
 
 Object = dict[str, Any]
 
@@ -110,7 +111,7 @@ class Lab:
 def serving(folder: Path) -> Iterator[Lab]:
     """`rollout-lab serve` on SQLite in the folder, with a worker and a Ray of its own; ended afterwards."""
     folder.mkdir(parents=True, exist_ok=True)
-    settings = Settings(data_dir=folder.absolute(), port=free_port())
+    settings = Settings(data_dir=folder.absolute(), port=find_free_port("127.0.0.1", 0))
     with serving_all(settings) as process, Client(f"http://127.0.0.1:{settings.port}") as client:
         _wait_until_ready(client, process)
         _cancel_leftovers(client)

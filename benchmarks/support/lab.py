@@ -10,8 +10,9 @@ from typing import Any
 import httpx
 import psutil
 
+from app.launch import find_free_port
 from app.settings import Settings
-from benchmarks.support.service import eventually, free_port, log_of, serving_all
+from benchmarks.support.service import eventually, log_of, serving_all
 from workers.processes import WORKER_MARK, find_marked, read_title
 
 _POLL_S = 0.3  # the engines under test share two cores with the service that is asked
@@ -97,7 +98,7 @@ def running_lab(data_dir: Path, lease_s: float = 6.0, database_url: str | None =
     """`rollout-lab serve`, on SQLite if no database is named; everything it started is gone afterwards."""
     settings = Settings(
         data_dir=data_dir,
-        port=free_port(),
+        port=find_free_port("127.0.0.1", 0),
         lease_s=lease_s,
         database_url=database_url,
         environments={"missing": Path("/no/such/python"), "true": Path("/bin/true"), "made": data_dir / "python"},

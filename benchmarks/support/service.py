@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -84,13 +83,6 @@ def _end(process: subprocess.Popen[bytes], within_s: float) -> None:
     finally:
         process.kill()
         process.wait()
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def eventually(look: Callable[[], T | None], within_s: float = 60.0, every_s: float = 0.05) -> T:

@@ -13,8 +13,9 @@ import httpx
 import psutil
 import pytest
 
+from app.launch import find_free_port
 from app.settings import Settings
-from benchmarks.support.service import ROOT, environment, eventually, free_port
+from benchmarks.support.service import ROOT, environment, eventually
 
 SPEC = ROOT / "examples" / "simulated.yaml"
 # Its child has a process group of its own, so that the supervisor does not know it.
@@ -55,7 +56,7 @@ def survivors(processes: list[psutil.Process]) -> list[psutil.Process]:
 def start(
     directory: Path, spec: Path = SPEC, output: int = subprocess.PIPE, port: int | None = None, **more: str
 ) -> Demo:
-    settings = Settings(data_dir=directory, port=port or free_port())
+    settings = Settings(data_dir=directory, port=port or find_free_port("127.0.0.1", 0))
     process = subprocess.Popen(
         # What starts tests in the background may have them ignore SIGINT.
         ["env", "--default-signal=INT", sys.executable, "-m", "app.cli", "demo", str(spec)],
@@ -110,7 +111,7 @@ def test_a_port_in_use_is_left_alone(tmp_path: Path) -> None:
 
     spec = tmp_path / "wrong.yaml"
     spec.write_text("arms: []\n")
-    port = free_port()
+    port = find_free_port("127.0.0.1", 0)
     with listen("127.0.0.1", port):
         _, _, errors = finish(start(tmp_path, spec, port=port))
     assert "Starting the service on http://127.0.0.1:" in errors

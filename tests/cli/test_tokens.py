@@ -8,11 +8,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.launch import find_free_port
 from app.settings import Settings
 from app.store.database import Database
-from app.store.tokens import list_events
-from benchmarks.support.service import ROOT, Service, environment, free_port, serving
+from benchmarks.support.service import ROOT, Service, environment, serving
 from tests.cli.conftest import Run
+from tests.support.store import history_of
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def test_the_first_token_closes_the_service_and_opens_it_to_who_has_it(
     ]
     assert run("tokens", "revoke", "anna").out == "anna opens nothing any more.\n"
     assert "revoked" in run("tokens", "list").out
-    assert [event.action for event in list_events(service.db, "anna")] == ["created", "revoked"]
+    assert [action for action, _by, _from in history_of(service.db, "anna")] == ["created", "revoked"]
     assert secret not in service.log.read_text()
 
 
@@ -76,7 +77,7 @@ def test_tokens_are_wrong_usage_where_they_are_none(run: Run, tmp_path: Path, mo
 
 def started(tmp_path: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     """A service that is expected not to start."""
-    settings = Settings(data_dir=tmp_path, host="0.0.0.0", port=free_port())  # noqa: S104 - what is refused
+    settings = Settings(data_dir=tmp_path, host="0.0.0.0", port=find_free_port("127.0.0.1", 0))  # noqa: S104 - what is refused
     return subprocess.run(
         [sys.executable, "-m", *arguments],
         env=environment(settings) | more,

@@ -75,7 +75,7 @@ def running(request: pytest.FixtureRequest) -> Iterator[Running]:
     engine.stop()
 
 
-# `LLM` takes the whole batch at once and gives it back at once. First in PROFILES, so that it is the engine of the rest.
+# `LLM` takes a batch at once and gives it back at once.
 streaming = pytest.mark.parametrize("running", [Api.ASYNC_LLM], indirect=True)
 
 

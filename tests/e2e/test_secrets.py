@@ -2,19 +2,20 @@
 
 from pathlib import Path
 
+from app.launch import find_free_port
 from app.settings import Settings
 from app.spec.lifecycle import Status
 from app.store import experiments, queue
 from app.store.database import Database
 from benchmarks.support.lab import OFFLINE
-from benchmarks.support.service import eventually, free_port, serving_all
+from benchmarks.support.service import eventually, serving_all
 from tests.support.builders import a_spec
 
 PLANTED = "planted-hub-token"
 
 
 def test_no_variable_of_a_stored_spec_brings_the_worker_s_token_out(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, port=free_port(), variables="OMP_LEAK")
+    settings = Settings(data_dir=tmp_path, port=find_free_port("127.0.0.1", 0), variables="OMP_LEAK")
     db = Database(settings.url)
     db.upgrade()
     ids = [

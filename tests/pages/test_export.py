@@ -7,7 +7,8 @@ from typer.testing import CliRunner
 
 from app.cli.entry import app
 from app.errors import Refused, Unreachable
-from benchmarks.support.service import Service, free_port
+from app.launch import find_free_port
+from benchmarks.support.service import Service
 from tests.support.stories import Lab
 
 
@@ -32,6 +33,7 @@ def test_an_unknown_experiment_is_refused(service: Service, tmp_path: Path) -> N
 
 
 def test_a_service_that_is_away_is_unreachable(lab: Lab, tmp_path: Path) -> None:
-    arguments = ["export", lab["slower"], "--html", str(tmp_path / "x"), "--url", f"http://127.0.0.1:{free_port()}"]
+    url = f"http://127.0.0.1:{find_free_port('127.0.0.1', 0)}"
+    arguments = ["export", lab["slower"], "--html", str(tmp_path / "x"), "--url", url]
     with pytest.raises(Unreachable):
         CliRunner().invoke(app, arguments, catch_exceptions=False)

@@ -14,7 +14,7 @@ from app.store.tables import sessions
 from app.store.tables import tokens as table
 from app.store.tokens import Scope, TokenState, hash_secret
 from tests.support.builders import a_simulated_spec
-from tests.support.store import start, submit
+from tests.support.store import history_of, start, submit
 
 ROOT = Actor("root", "gpu-7")
 ANNA = Actor("anna", "192.0.2.7")
@@ -105,7 +105,7 @@ def test_what_is_done_to_a_token_is_written_down(db: Database) -> None:
     assert token is not None
     tokens.log_out(db, hash_secret(tokens.log_in(db, "anna", ANNA)), "192.0.2.7")
     tokens.revoke(db, "anna", ROOT)
-    assert [(event.action, event.actor, event.source) for event in tokens.list_events(db, "anna")] == [
+    assert history_of(db, "anna") == [
         ("created", "root", "gpu-7"),
         ("logged in", "anna", "192.0.2.7"),
         ("logged out", "anna", "192.0.2.7"),

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from app.errors import FailureCode
 from app.spec.lifecycle import Failure, Status
@@ -13,6 +13,7 @@ from app.store.database import Database
 from app.store.ids import ExperimentId
 from app.store.queue import Lease
 from app.store.tables import experiments as table
+from app.store.tables import token_events
 from tests.support.builders import a_simulated_spec
 
 NOBODY = ExperimentId("0" * 16)
@@ -60,3 +61,11 @@ def status(db: Database, experiment_id: ExperimentId) -> Status:
 def changes_of(db: Database, experiment_id: ExperimentId) -> list[tuple[Status | None, Status]]:
     """The status changes of an experiment."""
     return [(event.from_status, event.to_status) for event in experiments.list_events_after(db, experiment_id)]
+
+
+def history_of(db: Database, token: str) -> list[tuple[str, str, str]]:
+    """What was done to a token, by whom and from where, oldest first."""
+    events = token_events.c
+    with db.read() as connection:
+        rows = connection.execute(select(token_events).where(events.token == token).order_by(events.id))
+        return [(row.action, row.actor, row.source) for row in rows]
