@@ -20,13 +20,13 @@ class Asset:
 
 
 @cache
-def asset(name: str) -> Asset:
+def read_asset(name: str) -> Asset:
     """One of FILES."""
     path = _DIRECTORY / name
     body = path.read_bytes()
     return Asset(body, _TYPES[path.suffix], hashlib.sha256(body).hexdigest()[:12])
 
 
-def asset_path(name: str) -> str:
+def make_asset_path(name: str) -> str:
     """Where a file is, below the service's prefix."""
-    return f"/static/{name}?v={asset(name).digest}"
+    return f"/static/{name}?v={read_asset(name).digest}"

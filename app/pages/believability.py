@@ -38,7 +38,7 @@ class Disturbance:
     met: tuple[str, ...]
 
 
-def checks_of(subject: Subject) -> list[Doubt]:
+def list_doubts(subject: Subject) -> list[Doubt]:
     """Configurations, work, blocks, neighbours, clocks, and what the verdict leaves open; none without a comparison."""
     results = subject.results
     if not subject.candidates or not results.comparisons:
@@ -59,10 +59,13 @@ def checks_of(subject: Subject) -> list[Doubt]:
         if unequal
         else Doubt("Same work", Finding.YES, f"in {plural(fairness.blocks, 'block')}", "fairness"),
     ]
-    return [*checks, *_of_trials(results), *_of_verdicts(results)]
+    provisos = dict.fromkeys(proviso for one in lead_comparisons(results.comparisons) for proviso in one.provisos)
+    left_open = [Doubt("Left open", Finding.OPEN, proviso, "provisos") for proviso in provisos]
+    return [*checks, *check_trials(results), *left_open]
 
 
-def _of_trials(results: Results) -> Iterator[Doubt]:
+def check_trials(results: Results) -> Iterator[Doubt]:
+    """Whether all trials count, and what they met."""
     measured = [trial for trial in results.trials if trial.phase is Phase.MEASURED]
     dropped = [trial for trial in measured if trial.dropped is not None]
     blocks = [str(block) for block in sorted({trial.block for trial in dropped})]
@@ -80,13 +83,7 @@ def _of_trials(results: Results) -> Iterator[Doubt]:
         yield Doubt("Clocks", Finding.OPEN, f"held back by {held[1]}, up to {percent(held[0])}", "conditions")
 
 
-def _of_verdicts(results: Results) -> Iterator[Doubt]:
-    left_open = dict.fromkeys(proviso for one in lead_comparisons(results.comparisons) for proviso in one.provisos)
-    for proviso in left_open:
-        yield Doubt("Left open", Finding.OPEN, proviso, "provisos")
-
-
-def left_open_of(results: Results) -> dict[str, list[str]]:
+def list_left_open(results: Results) -> dict[str, list[str]]:
     """What verdicts leave open: proviso -> candidates and metrics."""
     found: dict[str, list[str]] = {}
     for one in results.comparisons:
@@ -95,17 +92,12 @@ def left_open_of(results: Results) -> dict[str, list[str]]:
     return found
 
 
-def disturbances_of(results: Results) -> list[Disturbance]:
+def list_disturbances(results: Results) -> list[Disturbance]:
     """Measured trials that do not count, or met something that the reader should know of, in their order."""
-    return [
-        Disturbance(trial, met)
-        for trial in results.trials
-        if trial.phase is Phase.MEASURED and ((met := tuple(_met(trial))) or trial.dropped is not None)
-    ]
-
-
-def _met(trial: TrialReport) -> Iterator[str]:
-    yield from trial.neighbours
-    for why, share in trial.held_back_pct.items():
-        if share >= HELD_BACK_PCT:
-            yield f"held back by {why} in {percent(share)} of the trial"
+    found = []
+    for trial in results.trials:
+        held = [(why, share) for why, share in trial.held_back_pct.items() if share >= HELD_BACK_PCT]
+        met = (*trial.neighbours, *(f"held back by {why} in {percent(share)} of the trial" for why, share in held))
+        if trial.phase is Phase.MEASURED and (met or trial.dropped is not None):
+            found.append(Disturbance(trial, met))
+    return found

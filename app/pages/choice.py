@@ -21,11 +21,11 @@ class Choice(BaseModel):
     settings: str | None = None
     seen: str | None = None
 
-    def fitting(self, subject: Subject) -> Self:
+    def fit(self, subject: Subject) -> Self:
         """The choice with what the experiment has in place of what it has not."""
         candidates = subject.candidates
         candidate = self.candidate if self.candidate in candidates else (candidates[0] if candidates else None)
-        metrics = [found.metric for found in subject.comparisons_of(candidate)] if candidate else []
+        metrics = [found.metric for found in subject.list_comparisons(candidate)] if candidate else []
         arms = [arm for arm in subject.arms if arm in self.arm][:MOST]
         baseline = subject.row.spec.baseline_name
         default = [baseline, *candidates][:MOST]

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.pages.shell import PageRouter, page
+from app.pages.shell import PageRouter, render_page
 
 router = PageRouter()
 _REF = "#/components/schemas/"
@@ -63,22 +63,32 @@ class Operation:
 def get_docs(request: Request) -> Response:
     """Every call, parameter, answer and field."""
     document: dict[str, Any] = request.app.openapi()
-    groups = {tag["name"]: (tag["description"], _operations(document, tag["name"])) for tag in document["tags"]}
-    schemas = {name: (schema, _fields(schema)) for name, schema in document["components"]["schemas"].items()}
-    return page(request, "docs.html", info=document["info"], groups=groups, schemas=schemas)
+    groups = {tag["name"]: (tag["description"], list_operations(document, tag["name"])) for tag in document["tags"]}
+    schemas = {name: (schema, list_fields(schema)) for name, schema in document["components"]["schemas"].items()}
+    return render_page(request, "docs.html", info=document["info"], groups=groups, schemas=schemas)
 
 
-def _operations(document: Mapping[str, Any], tag: str) -> list[Operation]:
+def list_operations(document: Mapping[str, Any], tag: str) -> list[Operation]:
+    """Calls that carry a tag, in the description's order."""
     return [
         Operation(
             method=method.upper(),
             path=path,
             summary=operation["summary"],
             description=operation["description"],
-            parameters=tuple(_parameter(one) for one in operation.get("parameters", ())),
-            body=_contents(operation.get("requestBody", {})),
+            parameters=tuple(
+                Value(
+                    name=one["name"],
+                    place=one["in"],
+                    required=one.get("required", False),
+                    kind=tuple(_name_kind(one["schema"])),
+                    description=one.get("description") or one["schema"].get("description", ""),
+                )
+                for one in operation.get("parameters", ())
+            ),
+            body=_list_contents(operation.get("requestBody", {})),
             answers=tuple(
-                Answer(status, answer["description"], _contents(answer))
+                Answer(status, answer["description"], _list_contents(answer))
                 for status, answer in operation["responses"].items()
             ),
         )
@@ -88,24 +98,20 @@ def _operations(document: Mapping[str, Any], tag: str) -> list[Operation]:
     ]
 
 
-def _parameter(found: Mapping[str, Any]) -> Value:
-    said = found.get("description") or found["schema"].get("description", "")
-    return Value(found["name"], found["in"], found.get("required", False), tuple(_kind(found["schema"])), said)
-
-
-def _fields(schema: Mapping[str, Any]) -> list[Value]:
+def list_fields(schema: Mapping[str, Any]) -> list[Value]:
+    """Fields of a schema, in its order."""
     needed = schema.get("required", ())
     return [
-        Value(name, "", name in needed, tuple(_kind(field)), field.get("description", ""))
+        Value(name, "", name in needed, tuple(_name_kind(field)), field.get("description", ""))
         for name, field in schema.get("properties", {}).items()
     ]
 
 
-def _contents(holder: Mapping[str, Any]) -> tuple[tuple[str, tuple[NamePart, ...]], ...]:
-    return tuple((media, tuple(_kind(one.get("schema", {})))) for media, one in holder.get("content", {}).items())
+def _list_contents(holder: Mapping[str, Any]) -> tuple[tuple[str, tuple[NamePart, ...]], ...]:
+    return tuple((media, tuple(_name_kind(one.get("schema", {})))) for media, one in holder.get("content", {}).items())
 
 
-def _kind(schema: Mapping[str, Any]) -> Iterator[NamePart]:
+def _name_kind(schema: Mapping[str, Any]) -> Iterator[NamePart]:
     """What a schema takes, in words."""
     choices = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
     if "$ref" in schema:
@@ -115,14 +121,14 @@ def _kind(schema: Mapping[str, Any]) -> Iterator[NamePart]:
         for number, choice in enumerate(choices):
             if number:
                 yield NamePart(" or ")
-            yield from _kind(choice)
+            yield from _name_kind(choice)
     elif "const" in schema or "enum" in schema:
         yield NamePart(" or ".join(repr(one) for one in schema.get("enum", [schema.get("const")])))
     elif schema.get("type") == "array":
         yield NamePart("list of ")
-        yield from _kind(schema.get("items", {}))
+        yield from _name_kind(schema.get("items", {}))
     elif isinstance(schema.get("additionalProperties"), dict):
         yield NamePart("object of ")
-        yield from _kind(schema["additionalProperties"])
+        yield from _name_kind(schema["additionalProperties"])
     else:
         yield NamePart(str(schema.get("format") or schema.get("type") or "anything"))

@@ -43,28 +43,29 @@ class Digest:
     strips: tuple[Strip, ...]
 
 
-def _trial(db: Database, item: ExperimentItem, slot: int) -> Hashable:
+def _identify_trial(db: Database, item: ExperimentItem, slot: int) -> Hashable:
     del db
     return item.id, item.attempt, slot
 
 
 # Whoever asks for a trial that is being worked out waits for it; other trials go on.
-@cached(LRUCache(_MOST_KEPT), key=_trial, condition=Condition())
-def digest_of(db: Database, item: ExperimentItem, slot: int) -> Digest | None:
+@cached(LRUCache(_MOST_KEPT), key=_identify_trial, condition=Condition())
+def digest_records(db: Database, item: ExperimentItem, slot: int) -> Digest | None:
     """One measured trial's requests; None where it left none or `db prune` has dropped them."""
     for trial, table in trials.read_records(db, item.id, slot=slot, attempt=item.attempt):
         if len(table):
-            return _digest(trial.planned, table)
+            return make_digest(trial.planned, table)
     return None
 
 
-def _digest(planned: PlannedTrial, table: "pa.Table") -> Digest:
+def make_digest(planned: PlannedTrial, table: "pa.Table") -> Digest:
+    """What charts need of a trial's request records."""
     columns = Columns.read(lambda name: table[name].to_numpy(zero_copy_only=False))
     view = TrialView(columns, (), None, 0, ServiceLevels())
     latencies: dict[str, tuple[Floats, int]] = {}
     for key in LATENCIES:
         with suppress(NoValue):
-            latencies[key] = _sorted(np.asarray(METRICS[key].measure(view)))
+            latencies[key] = sort_values(np.asarray(METRICS[key].measure(view)))
     replicas = table["replica"].to_numpy()
     return Digest(
         slot=planned.slot,
@@ -72,27 +73,28 @@ def _digest(planned: PlannedTrial, table: "pa.Table") -> Digest:
         arm=planned.arm,
         samples=len(table),
         latencies=latencies,
-        strips=tuple(_strip(columns, replicas, int(replica)) for replica in np.unique(replicas)),
+        strips=tuple(make_strip(columns, replicas, int(replica)) for replica in np.unique(replicas)),
     )
 
 
-@cached(LRUCache(_MOST_KEPT), key=_trial, condition=Condition())
-def state_of(db: Database, item: ExperimentItem, slot: int) -> State | None:
+@cached(LRUCache(_MOST_KEPT), key=_identify_trial, condition=Condition())
+def digest_timeline(db: Database, item: ExperimentItem, slot: int) -> State | None:
     """One measured trial's engine; None where it was not watched."""
     for _, table in trials.read_timelines(db, item.id, slot=slot, attempt=item.attempt):
         if len(table):
-            return _state(table)
+            return make_state(table)
     return None
 
 
-def _sorted(values: Floats) -> tuple[Floats, int]:
+def sort_values(values: Floats) -> tuple[Floats, int]:
     """The values, sorted; of many, those at equal steps, the smallest and the largest among them."""
     values = np.sort(values)
     at = np.linspace(0, len(values) - 1, min(MOST_VALUES, len(values))).round().astype(np.int64)
     return values[at], len(values)
 
 
-def _strip(columns: Columns, replicas: Integers, replica: int) -> Strip:
+def make_strip(columns: Columns, replicas: Integers, replica: int) -> Strip:
+    """One replica's requests, by their end; a sample of them where there are many."""
     own = replicas == replica
     ends = np.where(np.isnan(columns.last_token_s), columns.delivered_s, columns.last_token_s)[own]
     order = np.argsort(ends, kind="stable")
@@ -110,7 +112,8 @@ def _strip(columns: Columns, replicas: Integers, replica: int) -> Strip:
     )
 
 
-def _state(table: "pa.Table") -> State:
+def make_state(table: "pa.Table") -> State:
+    """What charts need of a trial's timeline; a sample of it where it is long."""
     at = np.asarray(table["at_s"].to_numpy(zero_copy_only=False), dtype=np.float64)
     order = np.argsort(at, kind="stable")
     chosen = np.unique(np.linspace(0, len(at) - 1, min(MOST_POINTS, len(at))).round().astype(np.int64))

@@ -17,17 +17,17 @@ from app.http.admission import Who
 from app.http.basics import Db, get_settings, make_link
 from app.judge.results import Results
 from app.judge.verdict import Comparison, Verdict, lead_comparisons, sort_worst_first
-from app.pages.arms import SIDE_BY_SIDE, main_measurements, measurements, not_measured, settings_of
-from app.pages.believability import checks_of, disturbances_of, left_open_of
+from app.pages.arms import SIDE_BY_SIDE, explain_missing, list_measurements, list_settings, pick_main_measurements
+from app.pages.believability import list_disturbances, list_doubts, list_left_open
 from app.pages.charts.figure import Figure
-from app.pages.charts.sparkline import sparkline
+from app.pages.charts.sparkline import draw_sparkline
 from app.pages.choice import Choice, Chosen
 from app.pages.digests import LATENCIES
-from app.pages.figures import FIGURES, blocks_with_records
-from app.pages.resubmission import curl_of, spec_of
-from app.pages.shell import PageRouter, fragment, page, unchanged, wants_fragment
+from app.pages.figures import FIGURES, list_blocks
+from app.pages.resubmission import write_curl, write_spec
+from app.pages.shell import PageRouter, keep_unchanged, render_fragment, render_page, wants_fragment
 from app.pages.subject import Subject, load
-from app.pages.words import isolated_in, unbroken
+from app.pages.words import isolate_names, keep_together
 from app.service.cancellation import cancel as cancel_experiment
 from app.service.intake import retry as retry_experiment
 from app.store import experiments
@@ -42,24 +42,24 @@ Id = Annotated[str, Path()]
 def get_experiment(request: Request, db: Db, experiment_id: Id, chosen: Chosen) -> Response:
     """Everything about an experiment; what needs request records is asked for when it is scrolled to."""
     subject = load(db, experiment_id)
-    choice = chosen.fitting(subject)
+    choice = chosen.fit(subject)
     if wants_fragment(request):
-        return _findings(request, db, subject, choice)
-    return page(request, "experiment.html", **whole(request, db, subject, choice))
+        return _answer_findings(request, db, subject, choice)
+    return render_page(request, "experiment.html", **list_everything(request, db, subject, choice))
 
 
-def whole(request: Request, db: Database, subject: Subject, choice: Choice) -> dict[str, Any]:
+def list_everything(request: Request, db: Database, subject: Subject, choice: Choice) -> dict[str, Any]:
     """What the page and the report have in common."""
     return {
-        **_common(subject, choice),
-        **live_of(db, subject, choice),
-        **findings_of(db, subject, choice),
-        "curl": curl_of(request, subject.row.submitted),
-        "spec": spec_of(subject.row.submitted),
+        **_list_common(subject, choice),
+        **list_live(db, subject, choice),
+        **list_findings(db, subject, choice),
+        "curl": write_curl(request, subject.row.submitted),
+        "spec": write_spec(subject.row.submitted),
     }
 
 
-def _common(subject: Subject, choice: Choice) -> dict[str, Any]:
+def _list_common(subject: Subject, choice: Choice) -> dict[str, Any]:
     return {
         "subject": subject,
         "item": subject.item,
@@ -76,9 +76,9 @@ def get_live(request: Request, db: Db, experiment_id: Id, chosen: Chosen) -> Res
     """Where it is: status, progress, history."""
     subject = load(db, experiment_id)
     if chosen.seen == subject.row.etag and wants_fragment(request):
-        return unchanged()
-    choice = chosen.fitting(subject)
-    return _part(request, subject, "live.html", choice, live_of(db, subject, choice))
+        return keep_unchanged()
+    choice = chosen.fit(subject)
+    return _answer_part(request, subject, "live.html", choice, list_live(db, subject, choice))
 
 
 @router.get("/experiments/{experiment_id}/findings")
@@ -86,12 +86,12 @@ def get_findings(request: Request, db: Db, experiment_id: Id, chosen: Chosen) ->
     """What it has found so far: verdict, metrics, blocks, arms, parity, fairness."""
     subject = load(db, experiment_id)
     if chosen.seen == subject.seen and wants_fragment(request):
-        return unchanged()
-    return _findings(request, db, subject, chosen.fitting(subject))
+        return keep_unchanged()
+    return _answer_findings(request, db, subject, chosen.fit(subject))
 
 
-def _findings(request: Request, db: Database, subject: Subject, choice: Choice) -> Response:
-    return _part(request, subject, "findings.html", choice, findings_of(db, subject, choice))
+def _answer_findings(request: Request, db: Database, subject: Subject, choice: Choice) -> Response:
+    return _answer_part(request, subject, "findings.html", choice, list_findings(db, subject, choice))
 
 
 class Later(StrEnum):
@@ -107,18 +107,18 @@ def get_part(request: Request, db: Db, experiment_id: Id, part: Later, chosen: C
     """A chart of request records, or of the engines' state."""
     subject = load(db, experiment_id)
     if chosen.seen == subject.seen and wants_fragment(request):
-        return unchanged()
-    choice = chosen.fitting(subject)
-    return _part(request, subject, f"{part}.html", choice, later_of(db, subject, choice, part))
+        return keep_unchanged()
+    choice = chosen.fit(subject)
+    return _answer_part(request, subject, f"{part}.html", choice, list_later(db, subject, choice, part))
 
 
-def later_of(db: Database, subject: Subject, choice: Choice, part: Later) -> dict[str, Any]:
+def list_later(db: Database, subject: Subject, choice: Choice, part: Later) -> dict[str, Any]:
     """What one of those parts shows."""
     figure = FIGURES[part](db, subject, choice)
-    return {"part": part, "figure": figure, "latencies": LATENCIES, "blocks": blocks_with_records(subject)}
+    return {"part": part, "figure": figure, "latencies": LATENCIES, "blocks": list_blocks(subject)}
 
 
-def live_of(db: Database, subject: Subject, choice: Choice) -> dict[str, Any]:
+def list_live(db: Database, subject: Subject, choice: Choice) -> dict[str, Any]:
     """Status, progress, history."""
     return {
         "progress_figure": FIGURES["progress"](db, subject, choice),
@@ -126,55 +126,55 @@ def live_of(db: Database, subject: Subject, choice: Choice) -> dict[str, Any]:
     }
 
 
-def findings_of(db: Database, subject: Subject, choice: Choice) -> dict[str, Any]:
+def list_findings(db: Database, subject: Subject, choice: Choice) -> dict[str, Any]:
     """Verdict, metrics, blocks, arms, parity, fairness, warnings."""
     results, arms = subject.results, subject.resolved.arms if subject.resolved is not None else ()
-    many, main = len(subject.arms) > SIDE_BY_SIDE, only_comparison(subject)
+    many, main = len(subject.arms) > SIDE_BY_SIDE, find_only_comparison(subject)
     verdict = None if main is None else results.verdict_on(main.candidate)
     figures = {name: FIGURES[name](db, subject, choice) for name in ("verdict", "metrics", "pairs", "noise")}
     return {
-        "sentences": unbroken(isolated_in(results.summary, subject.arms)).splitlines(),
+        "sentences": keep_together(isolate_names(results.summary, subject.arms)).splitlines(),
         "verdict": verdict,
         "small": main is not None
         and main.within_margin
         and main.verdict is verdict in {Verdict.SLOWER, Verdict.FASTER},
-        "tally": tally(results),
+        "tally": count_verdicts(results),
         "figures": figures,
         "worst": next(iter(results.verdicts), None),
         "main": lead_comparisons(results.comparisons),
-        "checks": checks_of(subject),
-        "disturbances": disturbances_of(results),
-        "left_open": left_open_of(results),
-        "compared": subject.comparisons_of(choice.candidate) if choice.candidate else (),
-        "settings": settings_of(arms, everything=choice.settings == "all") if arms else None,
+        "checks": list_doubts(subject),
+        "disturbances": list_disturbances(results),
+        "left_open": list_left_open(results),
+        "compared": subject.list_comparisons(choice.candidate) if choice.candidate else (),
+        "settings": list_settings(arms, everything=choice.settings == "all") if arms else None,
         "arm_names": [arm.name for arm in arms],
         "many": many,
-        "measured": main_measurements(results.arms) if many else measurements(results.arms),
-        "not_measured": not_measured(results.arms),
+        "measured": pick_main_measurements(results.arms) if many else list_measurements(results.arms),
+        "not_measured": explain_missing(results.arms),
     }
 
 
-def only_comparison(subject: Subject) -> Comparison | None:
+def find_only_comparison(subject: Subject) -> Comparison | None:
     """What the verdict on the page's head is: throughput, where there is one candidate."""
     main = lead_comparisons(subject.results.comparisons)
     return main[0] if len(main) == 1 else None
 
 
-def tally(results: Results) -> dict[Verdict, int]:
+def count_verdicts(results: Results) -> dict[Verdict, int]:
     """How many candidates came to which verdict, the worst first."""
     candidates = dict.fromkeys(found.candidate for found in results.comparisons)
     told = [verdict for candidate in candidates if (verdict := results.verdict_on(candidate)) is not None]
     return {verdict: told.count(verdict) for verdict in sort_worst_first(told)}
 
 
-def _part(request: Request, subject: Subject, template: str, choice: Choice, shown: dict[str, Any]) -> Response:
-    return fragment(
+def _answer_part(request: Request, subject: Subject, template: str, choice: Choice, shown: dict[str, Any]) -> Response:
+    return render_fragment(
         request,
         template,
         title=subject.title,
         back=f"/experiments/{subject.item.id}",
         final=subject.terminal,
-        **_common(subject, choice),
+        **_list_common(subject, choice),
         **shown,
     )
 
@@ -195,14 +195,15 @@ def get_data(db: Db, experiment_id: Id, name: str, kind: DataFormat, chosen: Cho
     if name not in FIGURES:
         raise NotFound(f"there is no chart called {name}; there are {', '.join(FIGURES)}")
     subject = load(db, experiment_id)
-    figure = FIGURES[name](db, subject, chosen.fitting(subject))
+    figure = FIGURES[name](db, subject, chosen.fit(subject))
     if kind is DataFormat.JSON:
         return JSONResponse({"columns": figure.columns, "items": figure.items()})
     headers = {"Content-Disposition": f'attachment; filename="{subject.item.id}-{name}.csv"'}
-    return Response("".join(_csv(figure)), media_type="text/csv; charset=utf-8", headers=headers)
+    return Response("".join(write_csv(figure)), media_type="text/csv; charset=utf-8", headers=headers)
 
 
-def _csv(figure: Figure) -> Iterator[str]:
+def write_csv(figure: Figure) -> Iterator[str]:
+    """A chart's data, its columns' names first."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(figure.columns)
@@ -219,7 +220,7 @@ def get_sparkline(request: Request, db: Db, experiment_id: Id) -> Response:
     results = load(db, experiment_id).results
     main = next(iter(lead_comparisons(results.comparisons)), None)
     changes = [] if main is None else [100 * (one.candidate / one.baseline - 1) for one in main.blocks if one.baseline]
-    drawn = sparkline(changes, 2.0 if main is None else main.margin_pct, next(iter(results.verdicts), None))
+    drawn = draw_sparkline(changes, 2.0 if main is None else main.margin_pct, next(iter(results.verdicts), None))
     return Response(str(drawn), media_type="image/svg+xml", headers=headers)
 
 
@@ -233,8 +234,8 @@ def cancel(request: Request, db: Db, caller: Who, experiment_id: Id, chosen: Cho
     if not wants_fragment(request):
         return RedirectResponse(make_link(request, f"/experiments/{experiment_id}"), 303)
     subject = load(db, experiment_id)
-    choice = chosen.fitting(subject)
-    return _part(request, subject, "live.html", choice, live_of(db, subject, choice))
+    choice = chosen.fit(subject)
+    return _answer_part(request, subject, "live.html", choice, list_live(db, subject, choice))
 
 
 @router.post("/experiments/{experiment_id}/retry")

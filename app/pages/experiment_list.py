@@ -13,7 +13,7 @@ from starlette.responses import Response
 from app.errors import FieldError, InvalidInput
 from app.http.basics import LONGEST_CURSOR, LONGEST_FILTER, LONGEST_MOMENT, MOST_LABELS, Db, read_moment
 from app.judge.verdict import Verdict
-from app.pages.shell import PageRouter, fragment, page, unchanged, wants_fragment
+from app.pages.shell import PageRouter, keep_unchanged, render_fragment, render_page, wants_fragment
 from app.spec.lifecycle import Status
 from app.store import catalogue, experiments
 from app.store.catalogue import Order, Sort
@@ -66,35 +66,37 @@ Chosen = Annotated[Filters, Query()]
 @router.get("/experiments")
 def list_experiments(request: Request, db: Db, filters: Chosen) -> Response:
     """Experiments, newest first unless sorted otherwise."""
-    shown = _first(db, filters)
+    shown = _list_first(db, filters)
     if wants_fragment(request):
-        return fragment(request, "list.html", title="Experiments", final=False, **shown)
+        return render_fragment(request, "list.html", title="Experiments", final=False, **shown)
     counts = experiments.counts(db)
-    return page(request, "experiments.html", counts=counts, verdicts=list(Verdict), statuses=list(Status), **shown)
+    return render_page(
+        request, "experiments.html", counts=counts, verdicts=list(Verdict), statuses=list(Status), **shown
+    )
 
 
 @router.get("/experiments/rows")
 def list_rows(request: Request, db: Db, filters: Chosen) -> Response:
     """The rows down to one that is on the page already, or those behind a cursor."""
     if filters.cursor:
-        shown = _shown(db, filters, *_page(db, filters, PAGE))
-        return fragment(request, "more.html", title="Experiments", final=False, **shown)
-    shown = _first(db, filters)
+        shown = _list_shown(db, filters, *_read_page(db, filters, PAGE))
+        return render_fragment(request, "more.html", title="Experiments", final=False, **shown)
+    shown = _list_first(db, filters)
     if filters.seen and filters.seen == shown["seen"] and wants_fragment(request):
-        return unchanged()
-    return fragment(request, "first.html", title="Experiments", final=False, **shown)
+        return keep_unchanged()
+    return render_fragment(request, "first.html", title="Experiments", final=False, **shown)
 
 
-def _first(db: Database, filters: Filters) -> dict[str, Any]:
+def _list_first(db: Database, filters: Filters) -> dict[str, Any]:
     """What the list begins with: its first page, and whatever has come before it since it was first shown."""
-    items, cursor = _page(db, filters, _MOST if filters.until else PAGE)
+    items, cursor = _read_page(db, filters, _MOST if filters.until else PAGE)
     last = next((index for index, item in enumerate(items) if item.id == filters.until), None)
     if last is not None:
-        return _shown(db, filters, items[: last + 1], cursor)
-    return _shown(db, filters, items, cursor)
+        return _list_shown(db, filters, items[: last + 1], cursor)
+    return _list_shown(db, filters, items, cursor)
 
 
-def _page(db: Database, filters: Filters, limit: int) -> tuple[Sequence[ExperimentItem], str | None]:
+def _read_page(db: Database, filters: Filters, limit: int) -> tuple[Sequence[ExperimentItem], str | None]:
     found = catalogue.page(
         db,
         status=filters.status,
@@ -112,8 +114,12 @@ def _page(db: Database, filters: Filters, limit: int) -> tuple[Sequence[Experime
     return found.items, found.next_cursor
 
 
-def _shown(db: Database, filters: Filters, items: Sequence[ExperimentItem], cursor: str | None) -> dict[str, Any]:
-    positions = {item.id: experiments.queue_position(db, item.id) for item in _next(items)}
+def _list_shown(db: Database, filters: Filters, items: Sequence[ExperimentItem], cursor: str | None) -> dict[str, Any]:
+    # Those that are likely to run first.
+    waiting = sorted(
+        (item for item in items if item.status is Status.QUEUED), key=lambda item: (-item.priority, item.created_at)
+    )
+    positions = {item.id: experiments.queue_position(db, item.id) for item in waiting[:_PLACES]}
     told = repr([(item.id, item.version, positions.get(item.id)) for item in items])
     return {
         "filters": filters,
@@ -123,9 +129,3 @@ def _shown(db: Database, filters: Filters, items: Sequence[ExperimentItem], curs
         "seen": hashlib.sha256(told.encode()).hexdigest()[:16],
         "until": items[-1].id if items else "",
     }
-
-
-def _next(items: Sequence[ExperimentItem]) -> Sequence[ExperimentItem]:
-    """Those that wait and are likely to run first."""
-    waiting = [item for item in items if item.status is Status.QUEUED]
-    return sorted(waiting, key=lambda item: (-item.priority, item.created_at))[:_PLACES]

@@ -7,7 +7,7 @@ from starlette.responses import RedirectResponse, Response
 from app.http.admission import SESSION_COOKIE, read_credentials
 from app.http.basics import Db, make_link
 from app.pages.forms import Form
-from app.pages.shell import PageRouter, page
+from app.pages.shell import PageRouter, render_page
 from app.service.access import Credentials, Gate
 from app.store import tokens
 
@@ -18,7 +18,7 @@ _HOME = "/experiments"
 @router.get("/login")
 def get_login(request: Request, then: str = _HOME) -> Response:
     """The form for a token."""
-    return page(request, "login.html", then=then, trouble="")
+    return render_page(request, "login.html", then=then, trouble="")
 
 
 @router.post("/login")
@@ -29,9 +29,9 @@ async def log_in(request: Request, db: Db, form: Form) -> Response:
     given = Credentials(form.get("token", "").strip(), None, read_credentials(request).source)
     caller = await gate.identify(given)
     if caller.scope is None:
-        return page(request, "login.html", 401, then=then, trouble=caller.trouble)
+        return render_page(request, "login.html", 401, then=then, trouble=caller.trouble)
     secret = await run_in_threadpool(tokens.log_in, db, caller.name, caller.actor)
-    response = RedirectResponse(make_link(request, _own(then)), 303)
+    response = RedirectResponse(make_link(request, keep_here(then)), 303)
     response.set_cookie(
         SESSION_COOKIE,
         secret,
@@ -56,6 +56,6 @@ def log_out(request: Request, db: Db) -> Response:
     return response
 
 
-def _own(place: str) -> str:
+def keep_here(place: str) -> str:
     """A place of this service: `//elsewhere` and `/\\elsewhere` would lead a browser to another."""
     return place if place.startswith("/") and not place.startswith(("//", "/\\")) else _HOME

@@ -8,10 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.http.basics import Db
-from app.pages.assets import asset
+from app.pages.assets import read_asset
 from app.pages.choice import Choice
-from app.pages.experiment import Id, Later, later_of, whole
-from app.pages.shell import PageRouter, page
+from app.pages.experiment import Id, Later, list_everything, list_later
+from app.pages.shell import PageRouter, render_page
 from app.pages.subject import load
 
 router = PageRouter()
@@ -21,14 +21,14 @@ router = PageRouter()
 def get_report(request: Request, db: Db, experiment_id: Id) -> Response:
     """The report, as a download."""
     subject = load(db, experiment_id)
-    choice = Choice().fitting(subject)
-    style = asset("lab.css").body.decode()
-    policy = f"default-src 'none'; style-src '{_hash(style)}'; base-uri 'none'; form-action 'none'"
-    response = page(
+    choice = Choice().fit(subject)
+    style = read_asset("lab.css").body.decode()
+    policy = f"default-src 'none'; style-src '{hash_style(style)}'; base-uri 'none'; form-action 'none'"
+    response = render_page(
         request,
         "report.html",
-        **whole(request, db, subject, choice),
-        later={part.value: later_of(db, subject, choice, part) for part in Later},
+        **list_everything(request, db, subject, choice),
+        later={part.value: list_later(db, subject, choice, part) for part in Later},
         style=Markup(style),  # noqa: S704 - our own style sheet
         policy=policy,
     )
@@ -37,6 +37,6 @@ def get_report(request: Request, db: Db, experiment_id: Id) -> Response:
     return response
 
 
-def _hash(style: str) -> str:
+def hash_style(style: str) -> str:
     """By which a policy lets this style sheet in and no other."""
     return f"sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}"

@@ -12,10 +12,10 @@ from app.store.actors import ANONYMOUS
 _END = "SPEC"
 
 
-def curl_of(request: Request, submitted: dict[str, Any]) -> str:
+def write_curl(request: Request, submitted: dict[str, Any]) -> str:
     """A curl command with the spec as it was submitted; it can be pasted into a shell as it is."""
     base = f"{request.url.scheme}://{request.url.netloc}{make_link(request, '/v1/experiments')}"
-    spec = spec_of(submitted)
+    spec = write_spec(submitted)
     end = _END
     while end in spec.splitlines():
         end += "_"
@@ -24,6 +24,6 @@ def curl_of(request: Request, submitted: dict[str, Any]) -> str:
     return f"curl {token}--json @- '{base}' <<'{end}'\n{spec}\n{end}"
 
 
-def spec_of(submitted: dict[str, Any]) -> str:
+def write_spec(submitted: dict[str, Any]) -> str:
     """The spec as JSON, short lists on one line."""
     return json.dumps(submitted, indent=2, ensure_ascii=False)

@@ -51,22 +51,23 @@ class _Unfit(Exception):
 def read_results(document: Mapping[str, Any], known: Mapping[str, Any]) -> Reading:
     """The results in a stored document; `known` is what is true of the experiment whatever the document says."""
     document = {**document, **known}
-    method = _method(document.get("method"))
+    method = name_method(document.get("method"))
     try:
         return Reading(Results.model_validate(document), method=method)
     except ValidationError:
         findings = _Findings()
-        fitted = _model(Results, document, "", findings)
+        fitted = _fit_model(Results, document, "", findings)
         return Reading(Results.model_validate(fitted), tuple(findings.notes()), method)
 
 
-def _method(found: object) -> str:
+def name_method(found: object) -> str:
+    """By which method a document's results were computed."""
     if isinstance(found, dict) and "name" in found:
         return f"{found['name']} {found.get('version', '')}".strip()
     return "a method that is not named"
 
 
-def _model(model: type[BaseModel], value: object, path: str, findings: _Findings) -> dict[str, Any]:
+def _fit_model(model: type[BaseModel], value: object, path: str, findings: _Findings) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _Unfit
     findings.unknown += [_join(path, key) for key in value if key not in model.model_fields]
@@ -75,7 +76,7 @@ def _model(model: type[BaseModel], value: object, path: str, findings: _Findings
         where = _join(path, key)
         if key not in value:
             if info.is_required():
-                fitted[key] = _blank(info.annotation)
+                fitted[key] = _make_blank(info.annotation)
                 findings.missing.append(where)
             continue
         try:
@@ -83,7 +84,7 @@ def _model(model: type[BaseModel], value: object, path: str, findings: _Findings
         except _Unfit:
             findings.unreadable.append(where)
             if info.is_required():
-                fitted[key] = _blank(info.annotation)
+                fitted[key] = _make_blank(info.annotation)
     return fitted
 
 
@@ -92,23 +93,25 @@ def _fit(annotation: Any, value: object, path: str, findings: _Findings) -> Any:
         return None
     kind = strip_optional(annotation)
     if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return _model(kind, value, path, findings)
+        return _fit_model(kind, value, path, findings)
     arguments = get_args(kind)
     if get_origin(kind) is tuple and len(arguments) == 2 and arguments[1] is ...:
-        return _items(arguments[0], value, path, findings)
+        return fit_items(arguments[0], value, path, findings)
     try:
-        _adapter(kind).validate_python(value)
+        make_adapter(kind).validate_python(value)
     except ValidationError:
         raise _Unfit from None
     return value
 
 
 @cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
+def make_adapter(kind: Any) -> TypeAdapter[Any]:
+    """The validator of a type, made once."""
     return TypeAdapter(kind)
 
 
-def _items(annotation: Any, value: object, path: str, findings: _Findings) -> list[Any]:
+def fit_items(annotation: Any, value: object, path: str, findings: _Findings) -> list[Any]:
+    """Items that can be read; the others are named in the findings."""
     if not isinstance(value, list | tuple):
         raise _Unfit
     found: list[Any] = []
@@ -120,13 +123,13 @@ def _items(annotation: Any, value: object, path: str, findings: _Findings) -> li
     return found
 
 
-def _blank(annotation: Any) -> Any:
+def _make_blank(annotation: Any) -> Any:
     """What stands for a value that is not there; there is none for a number, a verdict or a yes or no."""
     if takes_none(annotation):
         return None
     kind = strip_annotated(list_members(annotation)[0])
     if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return {key: _blank(info.annotation) for key, info in kind.model_fields.items() if info.is_required()}
+        return {key: _make_blank(info.annotation) for key, info in kind.model_fields.items() if info.is_required()}
     if get_origin(kind) is tuple:
         return []
     if get_origin(kind) is dict:

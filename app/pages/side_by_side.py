@@ -12,12 +12,11 @@ from starlette.responses import Response
 from app.errors import NotFound, UnreadableSpec
 from app.format import NOTHING, number, spread
 from app.http.basics import Db
-from app.judge.fingerprint import EnvironmentReport
 from app.judge.results import ArmReport
 from app.measure.metrics import METRICS, Better, Kind
-from app.pages.shell import PageRouter, page
+from app.pages.shell import PageRouter, render_page
 from app.pages.subject import Subject, load
-from app.pages.words import shortened
+from app.pages.words import shorten
 from app.store import catalogue
 from app.store.database import Database
 
@@ -76,24 +75,25 @@ def compare(
 ) -> Response:
     """Columns are arms: those named `id:arm`, and all of every experiment named."""
     wanted = [*arm, *experiment]
-    subjects, unknown = _subjects(db, wanted)
-    columns = list(_columns(subjects, arm, experiment))
-    return page(
+    subjects, unknown = load_subjects(db, wanted)
+    columns = list(list_columns(subjects, arm, experiment))
+    return render_page(
         request,
         "compare.html",
         columns=columns[:MOST],
         left_out=max(0, len(columns) - MOST),
         unknown=unknown,
-        rows=list(_rows(columns[:MOST])),
-        mismatches=mismatches(list(subjects.values())),
-        fingerprints=_fingerprints(columns[:MOST]),
+        rows=list(list_rows(columns[:MOST])),
+        mismatches=list_mismatches(list(subjects.values())),
+        fingerprints=list_fingerprints(columns[:MOST]),
         recent=catalogue.page(db, limit=20).items,
         chosen={column.key for column in columns},
         experiments=list(subjects.values()),
     )
 
 
-def _subjects(db: Database, wanted: Sequence[str]) -> tuple[dict[str, Subject], list[str]]:
+def load_subjects(db: Database, wanted: Sequence[str]) -> tuple[dict[str, Subject], list[str]]:
+    """Experiments that are there, by their ids, and what is wrong with the others."""
     found: dict[str, Subject] = {}
     unknown: list[str] = []
     for one in dict.fromkeys(key.partition(":")[0].strip() for key in wanted):
@@ -105,7 +105,8 @@ def _subjects(db: Database, wanted: Sequence[str]) -> tuple[dict[str, Subject], 
     return found, unknown
 
 
-def _columns(subjects: dict[str, Subject], arms: Sequence[str], whole: Sequence[str]) -> Iterator[Column]:
+def list_columns(subjects: dict[str, Subject], arms: Sequence[str], whole: Sequence[str]) -> Iterator[Column]:
+    """The arms that are named, and all arms of whole experiments, each once."""
     named = [*arms]
     for one in whole:
         if one in subjects:
@@ -118,61 +119,63 @@ def _columns(subjects: dict[str, Subject], arms: Sequence[str], whole: Sequence[
             yield Column(subject, report)
 
 
-def _rows(columns: Sequence[Column]) -> Iterator[MetricRow]:
+def list_rows(columns: Sequence[Column]) -> Iterator[MetricRow]:
+    """Every metric that any column has."""
     for key, metric in METRICS.items():
         names = ("mean",) if metric.kind is Kind.SCALAR else _STATISTICS
         for name in names:
             values = [getattr(column.arm.metric(key), name, None) for column in columns]
             if any(value is not None for value in values):
-                spreads = [column.arm.metric(key).std if name == "mean" else None for column in columns]
-                cells = tuple(_cell(value, spread, values[0]) for value, spread in zip(values, spreads, strict=True))
+                deviations = [column.arm.metric(key).std if name == "mean" else None for column in columns]
+                cells = tuple(
+                    Cell(number(value), spread(deviation), compute_change(value, values[0]))
+                    for value, deviation in zip(values, deviations, strict=True)
+                )
                 full = key if metric.kind is Kind.SCALAR else f"{key}.{name}"
                 yield MetricRow(full, metric.unit, metric.better, cells)
 
 
-def _cell(value: float | None, deviation: float | None, first: float | None) -> Cell:
-    change = 100 * (value / first - 1) if value is not None and first else None
-    return Cell(number(value), spread(deviation), change)
+def compute_change(value: float | None, first: float | None) -> float | None:
+    """From the first column's value, in percent; None where either is missing, or the first is 0."""
+    return 100 * (value / first - 1) if value is not None and first else None
 
 
-def _fingerprints(columns: Sequence[Column]) -> list[str]:
-    found = {column.subject.item.id: column.subject.results.environment for column in columns}
-    return list(dict.fromkeys(_fingerprint(one) for one in found.values()))
+def list_fingerprints(columns: Sequence[Column]) -> list[str]:
+    """Of the columns' environments, each once."""
+    found = [column.subject.results.environment for column in columns]
+    return list(dict.fromkeys("unknown" if one is None else one.fingerprint for one in found))
 
 
-def _fingerprint(environment: EnvironmentReport | None) -> str:
-    return environment.fingerprint if environment is not None else "unknown"
-
-
-def mismatches(subjects: Sequence[Subject]) -> list[Mismatch]:
+def list_mismatches(subjects: Sequence[Subject]) -> list[Mismatch]:
     """What differs between the experiments the columns come from, beside the arms themselves."""
-    facts = [dict(_facts(subject)) for subject in subjects]
+    facts = [dict(list_facts(subject)) for subject in subjects]
     keys = dict.fromkeys(key for one in facts for key in one)
     return [
         Mismatch(key, values) for key in keys if len(set(values := tuple(one.get(key, NOTHING) for one in facts))) > 1
     ]
 
 
-def _facts(subject: Subject) -> Iterator[tuple[str, str]]:
+def list_facts(subject: Subject) -> Iterator[tuple[str, str]]:
+    """What an experiment was made of and ran on, as names and values."""
     environment, spec = subject.results.environment, subject.row.spec
     yield "model", subject.item.model
     yield "simulated", "yes" if subject.item.simulated else "no"
-    yield from _flat("workload", spec.workload.model_dump(mode="json"))
+    yield from _flatten("workload", spec.workload.model_dump(mode="json"))
     yield "plan.seed", str(spec.plan.seed)
     if environment is not None:
         for key, fact in environment.hardware.items():
-            yield f"hardware.{key}", _short(fact)
+            yield f"hardware.{key}", _write_short(fact)
         for key, version in environment.versions.items():
             yield f"versions.{key}", version
 
 
-def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
+def _flatten(key: str, value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, dict) and value:
         for below, one in value.items():
-            yield from _flat(f"{key}.{below}", one)
+            yield from _flatten(f"{key}.{below}", one)
     else:
-        yield key, shortened(_short(value), 60)
+        yield key, shorten(_write_short(value), 60)
 
 
-def _short(value: Any) -> str:
+def _write_short(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -62,7 +62,7 @@ class Subject:
         """Arms that are compared with the baseline, in the spec's order."""
         return tuple(arm for arm in self.arms if arm != self.row.spec.baseline_name)
 
-    def comparisons_of(self, candidate: str) -> tuple[Comparison, ...]:
+    def list_comparisons(self, candidate: str) -> tuple[Comparison, ...]:
         """A candidate's comparisons, primary metrics first."""
         return tuple(found for found in self.results.comparisons if found.candidate == candidate)
 
@@ -75,10 +75,10 @@ def load(db: Database, experiment_id: str) -> Subject:
         plan = plan_trials(row.spec, resolved)
     except InvalidInput:
         resolved, plan = None, None
-    return Subject(row, resolved, plan, _reading(db, row, resolved))
+    return Subject(row, resolved, plan, read_findings(db, row, resolved))
 
 
-def known_of(item: ExperimentItem) -> dict[str, object]:
+def list_known(item: ExperimentItem) -> dict[str, object]:
     """What is true of an experiment's results whatever they say themselves."""
     return {
         "experiment_id": item.id,
@@ -88,8 +88,9 @@ def known_of(item: ExperimentItem) -> dict[str, object]:
     }
 
 
-def _reading(db: Database, row: ExperimentRow, resolved: ResolvedExperiment | None) -> Reading:
-    known = known_of(row.item)
+def read_findings(db: Database, row: ExperimentRow, resolved: ResolvedExperiment | None) -> Reading:
+    """Stored results, or what there is so far."""
+    known = list_known(row.item)
     if row.results is not None:
         return read_results(row.results, known)
     if resolved is not None:

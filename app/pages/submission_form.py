@@ -11,10 +11,10 @@ from starlette.responses import RedirectResponse, Response
 from app.errors import InvalidInput, TooManyRequests
 from app.http.admission import Who
 from app.http.basics import Config, Db, make_link
-from app.pages.arms import Setting, settings_of
+from app.pages.arms import Setting, list_settings
 from app.pages.forms import Form
-from app.pages.resubmission import spec_of
-from app.pages.shell import PageRouter, fragment, page, wants_fragment
+from app.pages.resubmission import write_spec
+from app.pages.shell import PageRouter, render_fragment, render_page, wants_fragment
 from app.pages.subject import load as load_subject
 from app.service import intake
 from app.service.cost import Cost
@@ -73,7 +73,7 @@ class Rehearsal:
 @router.get("/submit")
 def get_form(request: Request, db: Db, settings: Config, like: str = "") -> Response:
     """An empty form with an example in it, or with the spec of an experiment."""
-    text = spec_of(load_subject(db, like).row.submitted) if like else EXAMPLE
+    text = write_spec(load_subject(db, like).row.submitted) if like else EXAMPLE
     return _form_page(request, text, secrets.token_hex(8), rehearse(db, settings, text))
 
 
@@ -81,7 +81,7 @@ def get_form(request: Request, db: Db, settings: Config, like: str = "") -> Resp
 def check(request: Request, db: Db, settings: Config, form: Form) -> Response:
     """What would come of the text as it is now; queues nothing."""
     rehearsal = rehearse(db, settings, form.get("spec", ""))
-    return fragment(request, "rehearsal.html", title="Submit", back="/submit", final=False, rehearsal=rehearsal)
+    return render_fragment(request, "rehearsal.html", title="Submit", back="/submit", final=False, rehearsal=rehearsal)
 
 
 @router.post("/submit")
@@ -104,7 +104,7 @@ def submit(request: Request, db: Db, settings: Config, caller: Who, form: Form) 
 
 def _form_page(request: Request, text: str, ticket: str, rehearsal: Rehearsal, status: int = 200) -> Response:
     shown: dict[str, Any] = {"text": text, "ticket": ticket, "rehearsal": rehearsal}
-    return page(request, "submit.html", status, **shown)
+    return render_page(request, "submit.html", status, **shown)
 
 
 def rehearse(db: Database, settings: Settings, text: str) -> Rehearsal:
@@ -115,18 +115,18 @@ def rehearse(db: Database, settings: Settings, text: str) -> Rehearsal:
         spec = intake.read_spec(document.value, settings)
         found = intake.preview(db, spec)
     except InvalidInput as error:
-        return Rehearsal(tuple(_locate(one.pointer, one.detail, document) for one in error.errors))
+        return Rehearsal(tuple(locate_problem(one.pointer, one.detail, document) for one in error.errors))
     return Rehearsal(
         spec=spec,
         resolved=found.resolved,
         plan=found.plan,
         cost=found.cost,
         advice=found.advice,
-        settings=tuple(settings_of(found.resolved.arms, everything=False)),
+        settings=tuple(list_settings(found.resolved.arms, everything=False)),
     )
 
 
-def _locate(pointer: str, detail: str, document: Document) -> FormProblem:
+def locate_problem(pointer: str, detail: str, document: Document) -> FormProblem:
     """A problem with its line: of the value it points at, or the line the parser names itself."""
     if detail.startswith("line ") and not pointer:
         number, _, said = detail.removeprefix("line ").partition(": ")

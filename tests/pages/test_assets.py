@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from app.pages.assets import FILES, asset_path
+from app.pages.assets import FILES, make_asset_path
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "app" / "pages"
@@ -61,7 +61,7 @@ def test_our_own_files_name_no_other_host(name: str) -> None:
 
 
 def test_a_file_is_kept_while_its_address_is_in_use(client: TestClient) -> None:
-    response = client.get(asset_path("lab.css"))
+    response = client.get(make_asset_path("lab.css"))
     assert response.headers["Cache-Control"] == "public, max-age=31536000, immutable"
     assert response.headers["X-Content-Type-Options"] == "nosniff"
     assert client.get("/static/lab.css?v=old").headers["Cache-Control"] == "no-cache"

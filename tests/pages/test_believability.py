@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from app.judge.results import Results, TrialReport
 from app.measure.records import TrialState
-from app.pages.believability import disturbances_of
+from app.pages.believability import list_disturbances
 from app.pages.results_reader import read_results
 from app.spec.lifecycle import Status
 from app.spec.plan import Phase
@@ -39,7 +39,7 @@ def test_neighbours_held_back_clocks_and_dropped_trials_are_told_trial_by_trial(
     dropped = a_report(3, dropped="async failed: the engine died")
     warmup = a_report(4, phase=Phase.WARMUP, neighbours=("python3",))
 
-    found = disturbances_of(results_of(quiet, beside, held, dropped, warmup))
+    found = list_disturbances(results_of(quiet, beside, held, dropped, warmup))
 
     assert [(one.trial.block, one.met) for one in found] == [
         (1, ("python3 (pid 4711) took 43 % of GPU 0",)),

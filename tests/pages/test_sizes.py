@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser
 from starlette.testclient import TestClient
 
-from app.pages.assets import FILES, asset_path
+from app.pages.assets import FILES, make_asset_path
 from app.pages.charts.ecdf import MOST_POINTS
 from app.store.ids import ExperimentId
 from benchmarks.support.service import Service
@@ -31,7 +31,7 @@ def million(lab: Lab) -> ExperimentId:
 
 
 def test_a_page_and_all_it_loads_stay_below_200_kilobytes(client: TestClient, lab: Lab) -> None:
-    files = sum(len(client.get(asset_path(name)).content) for name in FILES if name not in NEEDED_LATER)
+    files = sum(len(client.get(make_asset_path(name)).content) for name in FILES if name not in NEEDED_LATER)
     for path in ("/", "/submit", "/workers", "/profiles", f"/experiments/{lab['slower']}"):
         assert len(client.get(path).content) + files < MOST_BYTES, path
 

@@ -8,12 +8,22 @@ from markupsafe import Markup
 
 from app.format import plural
 from app.measure.columns import Floats
-from app.pages.charts.axis import bottom
+from app.pages.charts.axis import draw_bottom
 from app.pages.charts.figure import Address, Figure
-from app.pages.charts.legend import hue, legend
+from app.pages.charts.legend import choose_hue, draw_legend
 from app.pages.charts.scale import Linear, Log
-from app.pages.charts.svg import NARROW, WIDE, Box, both, el, line, path_of, picture, text
-from app.pages.words import metric_name, metric_unit
+from app.pages.charts.svg import (
+    NARROW,
+    WIDE,
+    Box,
+    draw_line,
+    draw_picture,
+    draw_text,
+    make_element,
+    make_path,
+    show_both,
+)
+from app.pages.words import find_unit, name_metric
 
 MOST_POINTS = 512
 _GUIDES = ((0.5, "p50"), (0.9, "p90"), (0.99, "p99"))
@@ -29,7 +39,7 @@ class Curve:
     values: Floats
 
 
-def pooled(parts: Sequence[tuple[Floats, int]], points: int = MOST_POINTS) -> Floats:
+def pool(parts: Sequence[tuple[Floats, int]], points: int = MOST_POINTS) -> Floats:
     """Quantiles of several trials' samples together.
 
     A part is its trial's sorted values and how many samples they stand for: a trial weighs by its samples, however
@@ -44,9 +54,9 @@ def pooled(parts: Sequence[tuple[Floats, int]], points: int = MOST_POINTS) -> Fl
     return found
 
 
-def ecdf(metric: str, curves: Sequence[Curve], query: Address, left_out: int = 0) -> Figure:
+def plot_ecdf(metric: str, curves: Sequence[Curve], query: Address, left_out: int = 0) -> Figure:
     """One line per arm."""
-    title = f"{metric_name(metric)}: how it is distributed"
+    title = f"{name_metric(metric)}: how it is distributed"
     columns = ("arm", metric, "share")
     if not curves:
         return Figure("latency", title, "No request record has this value yet.", None, columns, (), query)
@@ -62,32 +72,39 @@ def ecdf(metric: str, curves: Sequence[Curve], query: Address, left_out: int = 0
         for value, share in zip(curve.values, np.linspace(0, 1, len(curve.values)).tolist(), strict=True)
     )
     label = f"{title}: " + "; ".join(
-        f"{curve.arm} median {curve.values[len(curve.values) // 2]:.4g} {metric_unit(metric)}" for curve in curves
+        f"{curve.arm} median {curve.values[len(curve.values) // 2]:.4g} {find_unit(metric)}" for curve in curves
     )
-    svg = both(*(_drawn(metric, curves, width, label) for width in (WIDE, NARROW)))
+    svg = show_both(*(draw_curves(metric, curves, width, label) for width in (WIDE, NARROW)))
     return Figure("latency", title, note, svg, columns, rows, query, explore=f"{metric},share,arm,log")
 
 
-def _drawn(metric: str, curves: Sequence[Curve], width: int, label: str) -> Markup:
-    names, height = legend([(curve.arm, curve.index) for curve in curves], 46, 14, width - 46)
+def draw_curves(metric: str, curves: Sequence[Curve], width: int, label: str) -> Markup:
+    """All curves in one box, so many pixels wide."""
+    names, height = draw_legend([(curve.arm, curve.index) for curve in curves], 46, 14, width - 46)
     box = Box(46, height + 12.0, width - 58.0, 240)
     low = min(float(curve.values[0]) for curve in curves)
     high = max(float(curve.values[-1]) for curve in curves)
     low = max(low, high / 1e6, 1e-6)
     x = Log(low / 1.02, max(high, low * 1.05) * 1.02, box.left, box.right)
     y = Linear(0.0, 1.0, box.base, box.top)
-    unit = metric_unit(metric)
-    parts = [*names, *bottom(x, box, 8 if width == WIDE else 4, f"{metric_name(metric)}, {unit}")]
+    unit = find_unit(metric)
+    parts = [*names, *draw_bottom(x, box, 8 if width == WIDE else 4, f"{name_metric(metric)}, {unit}")]
     for share, name in _GUIDES:
-        parts += (line(box.left, y(share), box.right, y(share), "grid"), text(40, y(share) + 4, name, "tick", "end"))
-    parts += (line(box.left, box.base, box.right, box.base, "axis"), text(40, box.base + 4, "0", "tick", "end"))
+        parts += (
+            draw_line(box.left, y(share), box.right, y(share), "grid"),
+            draw_text(40, y(share) + 4, name, "tick", "end"),
+        )
+    parts += (
+        draw_line(box.left, box.base, box.right, box.base, "axis"),
+        draw_text(40, box.base + 4, "0", "tick", "end"),
+    )
     for curve in reversed(curves):  # the baseline on top
-        points = _points(curve, x, y)
-        parts.append(el("path", d=path_of(points), cls=f"series {hue(curve.index)}"))
-    return picture(width, box.base + 42, label, parts)
+        points = place_points(curve, x, y)
+        parts.append(make_element("path", d=make_path(points), cls=f"series {choose_hue(curve.index)}"))
+    return draw_picture(width, box.base + 42, label, parts)
 
 
-def _points(curve: Curve, x: Log, y: Linear) -> list[tuple[float, float]]:
+def place_points(curve: Curve, x: Log, y: Linear) -> list[tuple[float, float]]:
     """The line in pixels; of points that fall together only some."""
     shares = np.linspace(0.0, 1.0, len(curve.values))
     found: list[tuple[float, float]] = []

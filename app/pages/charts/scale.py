@@ -77,7 +77,7 @@ def round_step(least: float) -> float:
     return next((factor * power for factor in (1, 2, 5) if factor * power >= least * 0.999), 10 * power)
 
 
-def around(values: Iterable[float], *, share: float = 0.08) -> tuple[float, float]:
+def spread_around(values: Iterable[float], *, share: float = 0.08) -> tuple[float, float]:
     """A range that holds the values with some room."""
     found = [value for value in values if math.isfinite(value)]
     if not found:
@@ -87,7 +87,7 @@ def around(values: Iterable[float], *, share: float = 0.08) -> tuple[float, floa
     return low - room, high + room
 
 
-def tick_text(value: float) -> str:
+def write_tick(value: float) -> str:
     """A tick's label."""
     if value == 0:
         return "0"

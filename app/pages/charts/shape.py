@@ -8,12 +8,22 @@ from markupsafe import Markup
 
 from app.format import plural, seconds
 from app.measure.columns import Floats
-from app.pages.charts.axis import bottom
+from app.pages.charts.axis import draw_bottom
 from app.pages.charts.figure import Address, Figure
-from app.pages.charts.legend import hue
+from app.pages.charts.legend import choose_hue
 from app.pages.charts.scale import Linear
-from app.pages.charts.svg import NARROW, WIDE, Box, both, el, line, picture, rect, text
-from app.pages.words import isolate, shortened
+from app.pages.charts.svg import (
+    NARROW,
+    WIDE,
+    Box,
+    draw_box,
+    draw_line,
+    draw_picture,
+    draw_text,
+    make_element,
+    show_both,
+)
+from app.pages.words import isolate, shorten
 
 MOST_LINES = 240
 _COLUMNS = ("arm", "replica", "arrived_s", "first_token_s", "last_token_s", "delivered_s")
@@ -41,7 +51,7 @@ class ArmShape:
     strips: tuple[Strip, ...]
 
 
-def shape(arms: Sequence[ArmShape], block: int | None, query: Address) -> Figure:
+def plot_shape(arms: Sequence[ArmShape], block: int | None, query: Address) -> Figure:
     """Strips of all arms on one time axis."""
     strips = [(arm, strip) for arm in arms for strip in arm.strips]
     if block is None or not strips:
@@ -60,36 +70,39 @@ def shape(arms: Sequence[ArmShape], block: int | None, query: Address) -> Figure
         f"{seconds(float(np.nanmax(strip.delivered_s)))}"
         for arm, strip in strips[:12]
     )
-    rows = tuple(row for arm, strip in strips for row in _rows(arm.arm, strip))
-    svg = both(*(_drawn(strips, width, label) for width in (WIDE, NARROW)))
+    rows = tuple(row for arm, strip in strips for row in list_rows(arm.arm, strip))
+    svg = show_both(*(draw_strips(strips, width, label) for width in (WIDE, NARROW)))
     return Figure("shape", title, note, svg, _COLUMNS, rows, query)
 
 
-def _rows(arm: str, strip: Strip) -> Iterator[tuple[object, ...]]:
+def list_rows(arm: str, strip: Strip) -> Iterator[tuple[object, ...]]:
+    """Requests of one strip, a row each."""
     times = (strip.arrived_s, strip.first_token_s, strip.last_token_s, strip.delivered_s)
     for values in zip(*(column.tolist() for column in times), strict=True):
         yield (arm, strip.replica, *(None if value != value else round(value, 6) for value in values))  # noqa: PLR0124
 
 
-def _drawn(strips: Sequence[tuple[ArmShape, Strip]], width: int, label: str) -> Markup:
+def draw_strips(strips: Sequence[tuple[ArmShape, Strip]], width: int, label: str) -> Markup:
+    """Strips below each other, on one axis."""
     end_s = max(float(np.nanmax(strip.delivered_s)) for _, strip in strips)
     x = Linear(0.0, end_s * 1.01 or 1.0, 4, width - 12.0)
     height, top = 118.0 if len(strips) <= 4 else 76.0, 4.0
     parts: list[Markup] = []
     for arm, strip in strips:
-        named = isolate(shortened(arm.arm, 40)) + (f", replica {strip.replica}" if len(arm.strips) > 1 else "")
-        parts.append(text(4, top + 14, named, "row-name primary", full=arm.arm))
-        parts.append(text(width - 12, top + 14, seconds(float(np.nanmax(strip.delivered_s))), "value", "end"))
-        parts += _strip(strip, hue(arm.index), x, Box(x.start, top + 22, x.end - x.start, height))
+        named = isolate(shorten(arm.arm, 40)) + (f", replica {strip.replica}" if len(arm.strips) > 1 else "")
+        parts.append(draw_text(4, top + 14, named, "row-name primary", full=arm.arm))
+        parts.append(draw_text(width - 12, top + 14, seconds(float(np.nanmax(strip.delivered_s))), "value", "end"))
+        parts += draw_strip(strip, choose_hue(arm.index), x, Box(x.start, top + 22, x.end - x.start, height))
         top += height + 36
     whole = Box(x.start, 22, x.end - x.start, top - 30)
-    parts = [*bottom(x, whole, 8 if width == WIDE else 4, "seconds since the trial began"), *parts]
-    return picture(width, whole.base + 42, label, parts)
+    parts = [*draw_bottom(x, whole, 8 if width == WIDE else 4, "seconds since the trial began"), *parts]
+    return draw_picture(width, whole.base + 42, label, parts)
 
 
-def _strip(strip: Strip, color: str, x: Linear, box: Box) -> Iterator[Markup]:
+def draw_strip(strip: Strip, color: str, x: Linear, box: Box) -> Iterator[Markup]:
+    """Every request as a line from its arrival to its end."""
     row = box.height / max(len(strip.arrived_s), 1)
-    yield rect(box, "strip")
+    yield draw_box(box, "strip")
     first = np.where(np.isnan(strip.first_token_s), strip.arrived_s, strip.first_token_s)
     last = np.where(np.isnan(strip.last_token_s), strip.delivered_s, strip.last_token_s)
     thick = max(0.6, row * (0.82 if row > 2 else 1.0))
@@ -98,12 +111,14 @@ def _strip(strip: Strip, color: str, x: Linear, box: Box) -> Iterator[Markup]:
         ("wait", strip.arrived_s, first, thick),
         ("run", first, last, thick),
     ):
-        yield el("path", d=_lines(starts, ends, x, box), cls=f"{kind} {color}", stroke_width=round(stroke, 2))
+        yield make_element(
+            "path", d=make_path(starts, ends, x, box), cls=f"{kind} {color}", stroke_width=round(stroke, 2)
+        )
     if strip.most_out_s is not None:
-        yield line(x(strip.most_out_s), box.top, x(strip.most_out_s), box.base, "most-out")
+        yield draw_line(x(strip.most_out_s), box.top, x(strip.most_out_s), box.base, "most-out")
 
 
-def _lines(starts: Floats, ends: Floats, x: Linear, box: Box) -> str:
+def make_path(starts: Floats, ends: Floats, x: Linear, box: Box) -> str:
     """One phase of every request, as one path."""
     row = box.height / max(len(starts), 1)
     return "".join(

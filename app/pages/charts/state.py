@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from app.measure.columns import Floats
-from app.pages.charts.axis import bottom, left
+from app.pages.charts.axis import draw_bottom, draw_left
 from app.pages.charts.figure import Address, Figure
-from app.pages.charts.legend import hue, legend
+from app.pages.charts.legend import choose_hue, draw_legend
 from app.pages.charts.scale import Linear
-from app.pages.charts.svg import NARROW, WIDE, Box, both, el, line, path_of, picture
+from app.pages.charts.svg import NARROW, WIDE, Box, draw_line, draw_picture, make_element, make_path, show_both
 
 MOST_POINTS = 512
 _COLUMNS = ("arm", "at_s", "running", "waiting", "kv_cache_usage_pct")
@@ -35,7 +35,7 @@ class ArmState:
     state: State
 
 
-def engine_state(arms: Sequence[ArmState], block: int | None, query: Address) -> Figure:
+def plot_states(arms: Sequence[ArmState], block: int | None, query: Address) -> Figure:
     """Two panels on one time axis."""
     title = "Inside the engine" if block is None else f"Inside the engine: block {block}"
     if not arms:
@@ -58,12 +58,13 @@ def engine_state(arms: Sequence[ArmState], block: int | None, query: Address) ->
         f"{one.state.kv_cache_usage_pct.max():.0f} %"
         for one in arms
     )
-    svg = both(*(_drawn(arms, width, label) for width in (WIDE, NARROW)))
+    svg = show_both(*(draw_panels(arms, width, label) for width in (WIDE, NARROW)))
     return Figure("engine", title, note, svg, _COLUMNS, rows, query, explore="at_s,running,arm,linear")
 
 
-def _drawn(arms: Sequence[ArmState], width: int, label: str) -> Markup:
-    names, height = legend([(one.arm, one.index) for one in arms], 46, 14, width - 46)
+def draw_panels(arms: Sequence[ArmState], width: int, label: str) -> Markup:
+    """Requests above, the KV cache below, so many pixels wide."""
+    names, height = draw_legend([(one.arm, one.index) for one in arms], 46, 14, width - 46)
     above = Box(46, height + 28.0, width - 58.0, 150)
     below = Box(46, above.base + 44, width - 58.0, 110)
     x = Linear(0.0, max(float(one.state.at_s.max()) for one in arms) * 1.01 or 1.0, above.left, above.right)
@@ -73,14 +74,14 @@ def _drawn(arms: Sequence[ArmState], width: int, label: str) -> Markup:
     cache = Linear(0.0, min(100.0, full * 1.15) or 1.0, below.base, below.top)
     parts = [
         *names,
-        *left(running, above, 4, "requests"),
-        *left(cache, below, 3, "KV cache in use, %"),
-        *bottom(x, below, 8 if width == WIDE else 4, "seconds since the trial began"),
-        line(above.left, above.base, above.right, above.base, "axis"),
-        line(below.left, below.base, below.right, below.base, "axis"),
+        *draw_left(running, above, 4, "requests"),
+        *draw_left(cache, below, 3, "KV cache in use, %"),
+        *draw_bottom(x, below, 8 if width == WIDE else 4, "seconds since the trial began"),
+        draw_line(above.left, above.base, above.right, above.base, "axis"),
+        draw_line(below.left, below.base, below.right, below.base, "axis"),
     ]
     for one in reversed(arms):
-        state, color = one.state, hue(one.index)
+        state, color = one.state, choose_hue(one.index)
         for values, scale, kind in (
             (state.waiting, running, "series waiting"),
             (state.running, running, "series"),
@@ -88,5 +89,5 @@ def _drawn(arms: Sequence[ArmState], width: int, label: str) -> Markup:
         ):
             points = [(x(at), scale(value)) for at, value in zip(state.at_s.tolist(), values.tolist(), strict=True)]
             if values is not state.waiting or float(values.max()) > 0:
-                parts.append(el("path", d=path_of(points, steps=True), cls=f"{kind} {color}"))
-    return picture(width, below.base + 42, label, parts)
+                parts.append(make_element("path", d=make_path(points, steps=True), cls=f"{kind} {color}"))
+    return draw_picture(width, below.base + 42, label, parts)
