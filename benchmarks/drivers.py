@@ -160,7 +160,7 @@ def row(name: str, samples: int, tokens: int, pairs: Pairs) -> str:
     result = compare_paired(pairs.driver_s, pairs.bare_s, pairs.positions, confidence=0.95)
     if isinstance(result, NoEstimate):
         return f"| {name} | {samples} x {tokens} | {result.reason} |"
-    ratio = result.log_ratio.transformed(to_ratio)
+    ratio = result.log_ratio.transform(to_ratio)
     share = 100.0 * statistics.mean(cpu / s for cpu, s in zip(pairs.harness_s, pairs.driver_s, strict=True))
     return (
         f"| {name} | {samples} x {tokens} | {result.blocks} | {statistics.mean(pairs.bare_s):.3f} "

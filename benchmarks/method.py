@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import integrate, special, stats
 
-from app.stats.looks import level_per_look
+from app.stats.looks import find_level_per_look
 from app.stats.paired import Analysis, PairedResult, analyse_differences
 from app.stats.power import blocks_needed, detectable_effect
 from app.stats.sign_flip import sign_flip_p
@@ -296,7 +296,7 @@ def looking_early() -> None:
     """Several looks at 5 % each, and at the corrected level."""
     rows = []
     for looks in ((5, 10), (4, 6, 8, 10), (3, 6, 10), tuple(range(3, 11))):
-        level = level_per_look(looks)
+        level = find_level_per_look(looks)
         shares = [_any_look(world, looks, at) for world, at in ((QUIET, 0.05), (QUIET, level), (DISTURBED, level))]
         rows.append([", ".join(map(str, looks)), f"{level:.4f}", *percent(shares)])
     head = ["looks after", "level per look", "at 5 % each", "corrected, quiet", "corrected, disturbed"]
@@ -342,7 +342,7 @@ def alarms_over_a_retry(failed_after: int, blocks: int = 10, count: int = 40_000
 
 def alarms_over_looks(looks: tuple[int, ...], failed_after: int, count: int = 40_000) -> tuple[float, float]:
     """Of an attempt that fails and a retry that measures anew: with all looks read again, and with each read once."""
-    level = level_per_look(looks)
+    level = find_level_per_look(looks)
     first, second = (simulate(QUIET, 0.0, looks[-1], count, seed=seed) for seed in (11, 12))
     before = _looked(first, [look for look in looks if look <= failed_after], level)
     left = [look for look in looks if look > failed_after]

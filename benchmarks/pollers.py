@@ -120,7 +120,7 @@ def main() -> None:
     )
     if isinstance(result, NoEstimate):
         raise SystemExit(result.reason)
-    ratio = result.log_ratio.transformed(to_ratio)
+    ratio = result.log_ratio.transform(to_ratio)
     took = sorted(1e3 * seconds for seconds in pollers.took_s)
     print(
         f"throughput with pollers / without: {ratio.value:.4f} ({CONFIDENCE:.0%} interval {ratio.low:.4f} to "

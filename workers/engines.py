@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol, Self
 
 from app.errors import ExperimentFailure
-from app.judge.parity import start_changes
+from app.judge.parity import list_start_changes
 from app.measure.records import StartedArm
 from app.spec.experiment import Residency
 from app.spec.plan import TrialPlan
@@ -156,7 +156,7 @@ class Engines(AbstractContextManager["Engines"]):
         if leader not in self._engines:
             self._create(leader)
         resolved = self._engines[leader].start(self._watch)
-        self._changes[leader] = start_changes(self._first.setdefault(leader, resolved), resolved)
+        self._changes[leader] = list_start_changes(self._first.setdefault(leader, resolved), resolved)
         self._awake = leader
         return resolved
 

@@ -15,7 +15,7 @@ from app.errors import (
 )
 from app.judge.comparison import should_stop_early
 from app.judge.continuation import Continuation, find_continuation
-from app.judge.fingerprint import gpus_of
+from app.judge.fingerprint import count_gpus
 from app.judge.noise import NoiseKeys, build_noise_keys, combine_noise, measure_noise
 from app.judge.parity import check_parity
 from app.judge.results import NoiseFloor, TrialSummary, build_results
@@ -98,7 +98,7 @@ class Journal:
         summary = summarise(
             result,
             self.lease.attempt,
-            gpus=next((gpus_of(arm) for arm in self.arms if arm.arm == result.planned.arm), 0),
+            gpus=next((count_gpus(arm) for arm in self.arms if arm.arm == result.planned.arm), 0),
             service_levels=self.spec.decision.service_levels,
         )
         self.summaries.append(summary)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.judge.blocks import Blocks, Pair, finished, group_blocks
+from app.judge.blocks import Blocks, Pair, group_blocks, list_finished
 from app.judge.confounds import find_confounds, find_provisos
 from app.judge.luck import Luck, NoiseFloor, find_luck
 from app.judge.verdict import PER_GPU, BlockValues, Comparison, DroppedBlock, Method, Verdict
@@ -16,9 +16,9 @@ from app.spec.experiment import Experiment
 from app.spec.plan import TrialPlan
 from app.spec.resolution import ResolvedExperiment
 from app.spec.workload import NaturalOutput
-from app.stats.estimate import Estimate, NoEstimate, to_percent, to_ratio
-from app.stats.holm import holm
-from app.stats.looks import level_per_look
+from app.stats.estimate import Estimate, NoEstimate, drop_infinite, to_percent, to_ratio
+from app.stats.holm import adjust_by_holm
+from app.stats.looks import find_level_per_look
 from app.stats.paired import PairedResult
 from app.stats.power import blocks_needed, detectable_by, detectable_effect
 from app.stats.sign_flip import sign_flip_p
@@ -31,7 +31,7 @@ _THROUGHPUTS = ("output_throughput", PER_GPU)
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
+class Draft:
     """A comparison but for its verdict, which for secondary metrics depends on all the others."""
 
     metric: Metric
@@ -74,11 +74,11 @@ def compare(
     `withheld`: why there may be no verdict yet, whatever the blocks say. `noise`: what A/A experiments with these arms
     found.
     """
-    drafts = _drafts(spec, resolved, group_blocks(trials), arms, noise)
-    adjusted = holm([None if draft.metric.primary else draft.p_t for draft in drafts])
+    drafts = _draft_all(spec, resolved, group_blocks(trials), arms, noise)
+    adjusted = adjust_by_holm([None if draft.metric.primary else draft.p_t for draft in drafts])
     arms_of_a_block = len(resolved.arms)
     return tuple(
-        _finish(draft, p_holm, spec, withheld, arms_of_a_block) for draft, p_holm in zip(drafts, adjusted, strict=True)
+        finish(draft, p_holm, spec, withheld, arms_of_a_block) for draft, p_holm in zip(drafts, adjusted, strict=True)
     )
 
 
@@ -100,48 +100,50 @@ def should_stop_early(
     if spec.calibrate:
         return False
     blocks = group_blocks(trials)
-    done = {block: blocks[block] for block in finished(blocks, plan)}
+    done = {block: blocks[block] for block in list_finished(blocks, plan)}
     if len(done) not in spec.plan.looks or len(done) in read or len(done) >= spec.plan.blocks:
         return False
-    drafts = [draft for draft in _drafts(spec, resolved, done, (), noise) if draft.key in _THROUGHPUTS]
-    verdicts = [_verdict(draft, None, spec) for draft in drafts]
+    drafts = [draft for draft in _draft_all(spec, resolved, done, (), noise) if draft.key in _THROUGHPUTS]
+    verdicts = [_judge(draft, None, spec) for draft in drafts]
     return bool(verdicts) and Verdict.INCONCLUSIVE not in verdicts
 
 
-def decision_level(spec: Experiment) -> float:
+def find_decision_level(spec: Experiment) -> float:
     """The level of every test: `decision.alpha`, or less where the plan allows to look before the end."""
     alpha, looks = spec.decision.alpha, spec.plan.looks
     if not looks:
         return alpha
     every = looks if looks[-1] >= spec.plan.blocks else (*looks, spec.plan.blocks)
     # The level is rounded down to 4 decimals, to 0 for a tiny alpha; Bonferroni's never is.
-    return max(level_per_look(every, alpha), alpha / len(every))
+    return max(find_level_per_look(every, alpha), alpha / len(every))
 
 
 # --- numbers -------------------------------------------------------------------------------------------------------
 
 
-def _drafts(
+def _draft_all(
     spec: Experiment,
     resolved: ResolvedExperiment,
     blocks: Blocks,
     arms: Sequence[StartedArm],
     noise: NoiseFloor | None,
-) -> list[_Draft]:
+) -> list[Draft]:
     natural = isinstance(spec.workload.output, NaturalOutput)
     baseline = next(arm for arm in resolved.arms if arm.name == resolved.baseline)
-    confidence = 1 - decision_level(spec)
-    drafts: list[_Draft] = []
+    confidence = 1 - find_decision_level(spec)
+    drafts: list[Draft] = []
     for candidate in resolved.arms:
         if candidate.name == baseline.name:
             continue
-        pair = Pair.of(blocks, baseline.name, candidate.name)
+        pair = Pair.build(blocks, baseline.name, candidate.name)
         confounds = find_confounds(baseline, candidate, pair, blocks, arms, natural=natural)
         provisos = find_provisos(baseline, candidate, pair, blocks, arms, natural=natural)
         luck = find_luck(spec, resolved, (baseline, candidate), noise)
         drafts += [
-            _draft(metric, key, pair, confounds, provisos, luck=luck, confidence=confidence, arms=len(resolved.arms))
-            for metric in _metrics_of(pair)
+            make_draft(
+                metric, key, pair, confounds, provisos, luck=luck, confidence=confidence, arms=len(resolved.arms)
+            )
+            for metric in list_metrics(pair)
             for key in metric.compared_keys
             if metric.primary or pair.has(key)
         ]
@@ -149,14 +151,14 @@ def _drafts(
     return sorted(drafts, key=lambda draft: _RANK.get(draft.key, len(_RANK)))
 
 
-def _metrics_of(pair: Pair) -> Iterator[Metric]:
+def list_metrics(pair: Pair) -> Iterator[Metric]:
     """All of them; where one arm has more GPUs, output per GPU is primary too, since more of them are no merit."""
-    unequal = any(_gpus(ours) != _gpus(theirs) for ours, theirs in pair.done.values())
+    unequal = any(_count_gpus(ours) != _count_gpus(theirs) for ours, theirs in pair.done.values())
     for metric in METRICS.values():
         yield replace(metric, primary=True, compared=True) if unequal and metric.key == PER_GPU else metric
 
 
-def _gpus(trial: TrialSummary) -> int:
+def _count_gpus(trial: TrialSummary) -> int:
     """Of the arm; 0 where it has none."""
     throughput, per_gpu = trial.metrics.get("output_throughput"), trial.metrics.get(PER_GPU)
     return round(throughput / per_gpu) if throughput and per_gpu else 0
@@ -165,7 +167,7 @@ def _gpus(trial: TrialSummary) -> int:
 _RANK = {PER_GPU: 0, "output_throughput": 1, "duration_s": 2}
 
 
-def _draft(
+def make_draft(
     metric: Metric,
     key: str,
     pair: Pair,
@@ -175,7 +177,8 @@ def _draft(
     luck: Luck,
     confidence: float,
     arms: int,
-) -> _Draft:
+) -> Draft:
+    """One candidate in one metric, by the blocks that have both values."""
     values: list[BlockValues] = []
     dropped = dict(pair.dropped)
     for block, (ours, theirs) in pair.done.items():
@@ -195,11 +198,11 @@ def _draft(
                 start=ours.planned.start,
             )
         )
-    result = _estimate(values, pair, luck, key, confidence=confidence, arms=arms)
+    result = estimate(values, pair, luck, key, confidence=confidence, arms=arms)
     if isinstance(result, PairedResult) and result.order_confounded:
         first = pair.baseline if values[0].baseline_first else pair.candidate
         confounds = (*confounds, f"{first} ran first in every block that counts, so its place cannot be told from it")
-    return _Draft(
+    return Draft(
         metric=metric,
         key=key,
         pair=pair,
@@ -207,14 +210,15 @@ def _draft(
         dropped=tuple(DroppedBlock(block=block, reason=reason) for block, reason in sorted(dropped.items())),
         result=result,
         confounds=confounds,
-        provisos=(*provisos, *luck.provisos(key, result)),
+        provisos=(*provisos, *luck.list_provisos(key, result)),
         luck=luck,
     )
 
 
-def _estimate(
+def estimate(
     values: Sequence[BlockValues], pair: Pair, luck: Luck, key: str, *, confidence: float, arms: int
 ) -> PairedResult | NoEstimate:
+    """The log ratio over the blocks; a value of 0 or less is named with its arm."""
     for one in values:
         for arm, value in ((pair.baseline, one.baseline), (pair.candidate, one.candidate)):
             if value <= 0:
@@ -225,7 +229,7 @@ def _estimate(
         [one.order for one in values],
         [0 if luck.shared else one.start for one in values],
         confidence=confidence,
-        known=luck.spread(key),
+        known=luck.find_spread(key),
         arms=arms,
     )
 
@@ -233,7 +237,7 @@ def _estimate(
 # --- verdict -------------------------------------------------------------------------------------------------------
 
 
-def _verdict(draft: _Draft, p_holm: float | None, spec: Experiment) -> Verdict:
+def _judge(draft: Draft, p_holm: float | None, spec: Experiment) -> Verdict:
     """What the numbers say, whatever confounds them.
 
     The margin is the same factor both ways, so that neither swapping the arms nor looking at the time instead of the
@@ -242,25 +246,27 @@ def _verdict(draft: _Draft, p_holm: float | None, spec: Experiment) -> Verdict:
     if isinstance(draft.result, NoEstimate):
         return Verdict.INCONCLUSIVE
     estimate = draft.result.log_ratio
-    if estimate.excludes(0) and (p_holm is None or p_holm < decision_level(spec)):
+    if estimate.excludes(0) and (p_holm is None or p_holm < find_decision_level(spec)):
         return Verdict.FASTER if (estimate.value > 0) == (draft.metric.better is Better.HIGHER) else Verdict.SLOWER
-    return Verdict.SAME if _within(estimate, spec.decision.margin_pct) else Verdict.INCONCLUSIVE
+    return Verdict.SAME if _is_within(estimate, spec.decision.margin_pct) else Verdict.INCONCLUSIVE
 
 
-def _within(estimate: Estimate, margin_pct: float) -> bool:
+def _is_within(estimate: Estimate, margin_pct: float) -> bool:
     margin = math.log1p(margin_pct / 100)
     return -margin <= estimate.low and estimate.high <= margin
 
 
-def _finish(draft: _Draft, p_holm: float | None, spec: Experiment, withheld: str | None, arms: int) -> Comparison:
-    level = decision_level(spec)
-    verdict, reasons = _verdict(draft, p_holm, spec), tuple[str, ...]()
+def finish(draft: Draft, p_holm: float | None, spec: Experiment, withheld: str | None, arms: int) -> Comparison:
+    """The comparison with its verdict: validity first, then the plan, then the numbers."""
+    level = find_decision_level(spec)
+    verdict, reasons = _judge(draft, p_holm, spec), tuple[str, ...]()
     if draft.confounds:
         verdict, reasons = Verdict.CONFOUNDED, draft.confounds
     elif withheld is not None:
         verdict, reasons = Verdict.INCONCLUSIVE, (withheld,)
     elif verdict is Verdict.INCONCLUSIVE:
-        reasons = (_why_inconclusive(draft, p_holm, spec),)
+        reasons = (explain_inconclusive(draft, p_holm, spec),)
+    log_ratios = [] if isinstance(draft.result, NoEstimate) else [one.log_ratio for one in draft.values]
     return Comparison(
         metric=draft.key,
         unit=draft.metric.unit,
@@ -272,26 +278,30 @@ def _finish(draft: _Draft, p_holm: float | None, spec: Experiment, withheld: str
         margin_pct=spec.decision.margin_pct,
         p_t=draft.p_t,
         p_holm=p_holm,
-        p_sign_flip=_sign_flip(draft),
+        p_sign_flip=sign_flip_p(log_ratios),
         pairs=len(draft.values),
         blocks=draft.values,
         dropped_blocks=draft.dropped,
-        blocks_needed=_blocks_needed(draft, spec, arms) if verdict is Verdict.INCONCLUSIVE and not withheld else None,
+        blocks_needed=count_blocks_needed(draft, spec, arms)
+        if verdict is Verdict.INCONCLUSIVE and not withheld
+        else None,
         verdict=verdict,
         reasons=reasons,
         provisos=draft.provisos,
-        **_numbers(draft, level, spec.decision.margin_pct),
+        **list_numbers(draft, level, spec.decision.margin_pct),
     )
 
 
-def _numbers(draft: _Draft, level: float, margin_pct: float) -> dict[str, Any]:
+def list_numbers(draft: Draft, level: float, margin_pct: float) -> dict[str, Any]:
     """The fields that need an estimate; None where there is none, or where it is beyond the range of a float."""
     result = draft.result
     if isinstance(result, NoEstimate):
-        single = _single_log_ratio(draft.values)
+        # One block has a ratio, though nothing to say of how sure it is.
+        alone = len(draft.values) == 1 and min(draft.values[0].baseline, draft.values[0].candidate) > 0
+        log_ratio = draft.values[0].log_ratio if alone else None
         return {
-            "ratio": None if single is None else _finite(to_ratio(single)),
-            "change_pct": None if single is None else _finite(to_percent(single)),
+            "ratio": None if log_ratio is None else drop_infinite(to_ratio(log_ratio)),
+            "change_pct": None if log_ratio is None else drop_infinite(to_percent(log_ratio)),
             "interval_pct": None,
             "analysis": None,
             "sd_pct": None,
@@ -299,25 +309,26 @@ def _numbers(draft: _Draft, level: float, margin_pct: float) -> dict[str, Any]:
             "detectable_effect_pct": None,
             "within_margin": False,
         }
-    change = result.log_ratio.transformed(to_percent)
+    change = result.log_ratio.transform(to_percent)
     by_start = result.by_start
     return {
         "starts": result.starts,
-        "start_luck": draft.luck.of(draft.key, result.starts),
+        "start_luck": draft.luck.describe(draft.key, result.starts),
         "start_sd_pct": None if by_start is None or result.starts == 1 else 100 * by_start.sd,
         "known_spread": draft.luck.known[draft.key] if draft.widened else None,
-        "ratio": _finite(to_ratio(result.log_ratio.value)),
-        "change_pct": _finite(change.value),
+        "ratio": drop_infinite(to_ratio(result.log_ratio.value)),
+        "change_pct": drop_infinite(change.value),
         "interval_pct": (change.low, change.high) if math.isfinite(change.high) else None,
         "analysis": result.analysis,
         "sd_pct": 100 * result.sd,
-        "position_effect_pct": None if result.position is None else _finite(to_percent(result.position.value)),
-        "detectable_effect_pct": _detectable_pct(result, level),
-        "within_margin": _within(result.log_ratio, margin_pct),
+        "position_effect_pct": None if result.position is None else drop_infinite(to_percent(result.position.value)),
+        "detectable_effect_pct": find_detectable_pct(result, level),
+        "within_margin": _is_within(result.log_ratio, margin_pct),
     }
 
 
-def _detectable_pct(result: PairedResult, level: float) -> float | None:
+def find_detectable_pct(result: PairedResult, level: float) -> float | None:
+    """The smallest change so many blocks find with 80 % probability, percent."""
     if result.df < 2 and level < LEAST_LEVEL:
         return None  # thousands of standard deviations: nobody asks, and the noncentral t does not know
     if result.analysis == "narrower":
@@ -326,27 +337,10 @@ def _detectable_pct(result: PairedResult, level: float) -> float | None:
         effect = detectable_by(result.error_of_blocks, result.sd_df, alpha=level)
     if result.by_start is not None:
         effect = max(effect, detectable_by(result.by_start.standard_error, result.by_start.df, alpha=level))
-    return _finite(to_percent(effect))
+    return drop_infinite(to_percent(effect))
 
 
-def _single_log_ratio(values: Sequence[BlockValues]) -> float | None:
-    """One block has a ratio, though nothing to say of how sure it is."""
-    if len(values) != 1 or min(values[0].baseline, values[0].candidate) <= 0:
-        return None
-    return values[0].log_ratio
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None
-
-
-def _sign_flip(draft: _Draft) -> float | None:
-    if isinstance(draft.result, NoEstimate):
-        return None
-    return sign_flip_p([one.log_ratio for one in draft.values])
-
-
-def _blocks_needed(draft: _Draft, spec: Experiment, arms: int) -> int | None:
+def count_blocks_needed(draft: Draft, spec: Experiment, arms: int) -> int | None:
     """For a primary metric only: whether another is decided hangs on all the others beside it (Holm).
 
     Where starts are the evidence, as many blocks to a start as there were; on one start of a known spread no number of
@@ -355,29 +349,26 @@ def _blocks_needed(draft: _Draft, spec: Experiment, arms: int) -> int | None:
     result = draft.result
     if isinstance(result, NoEstimate) or not draft.metric.primary or draft.widened:
         return None
-    margin, level = math.log1p(spec.decision.margin_pct / 100), decision_level(spec)
+    margin, level = math.log1p(spec.decision.margin_pct / 100), find_decision_level(spec)
     if result.starts == 1 or result.by_start is None:
         return blocks_needed(result, margin, arms=arms, alpha=level)
-    starts = blocks_needed(result.of_starts(result.by_start), margin, arms=3, alpha=level)  # in no order, as three arms
+    alone = result.treat_starts_as_blocks(result.by_start)
+    starts = blocks_needed(alone, margin, arms=3, alpha=level)  # in no order, as three arms
     return None if starts is None else math.ceil(starts * result.blocks / result.starts)
 
 
-def _why_inconclusive(draft: _Draft, p_holm: float | None, spec: Experiment) -> str:
+def explain_inconclusive(draft: Draft, p_holm: float | None, spec: Experiment) -> str:
+    """Why the numbers decide nothing."""
     if isinstance(draft.result, NoEstimate):
-        return _why_nothing(draft) or draft.result.reason
+        if draft.values or not draft.dropped:
+            return draft.result.reason
+        most = Counter(block.reason for block in draft.dropped).most_common(1)[0][0]
+        count = len(draft.dropped)
+        return f"{f'all {count} blocks' if count > 1 else 'the only block'} had to be dropped ({most})"
     if draft.result.log_ratio.excludes(0):
         return (
             f"the interval excludes 0, but this is one of several secondary metrics: adjusted for their number "
-            f"p = {p_holm:.2g} is not below {decision_level(spec):.2g}"
+            f"p = {p_holm:.2g} is not below {find_decision_level(spec):.2g}"
         )
     why = ", since equal engines differ by their start here too (A/A experiments)" if draft.widened else ""
     return f"the interval includes 0 and reaches beyond the margin of {spec.decision.margin_pct:g} %{why}"
-
-
-def _why_nothing(draft: _Draft) -> str | None:
-    """Where not one block counts, what became of them."""
-    if draft.values or not draft.dropped:
-        return None
-    most = Counter(block.reason for block in draft.dropped).most_common(1)[0][0]
-    count = len(draft.dropped)
-    return f"{f'all {count} blocks' if count > 1 else 'the only block'} had to be dropped ({most})"

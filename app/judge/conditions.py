@@ -28,7 +28,7 @@ def find_disturbance(conditions: Conditions | None) -> str | None:
 def find_unequal_conditions(pairs: Sequence[tuple[TrialSummary, TrialSummary]]) -> Iterator[str]:
     """Why the host was not the same for two arms; `pairs` holds their trials block by block, dropped ones too."""
     names = [trial.planned.arm for trial in pairs[0]] if pairs else []
-    for share, what in ((others_share, "other processes"), (idle_share, "idle engines of other arms")):
+    for share, what in ((find_others_share, "other processes"), (find_idle_share, "idle engines of other arms")):
         shares = [(share(one), share(other)) for one, other in pairs]
         known = [(one, other) for one, other in shares if one is not None and other is not None]
         known.sort(key=lambda both: both[1] - both[0])
@@ -49,7 +49,7 @@ def find_unequal_conditions(pairs: Sequence[tuple[TrialSummary, TrialSummary]]) 
 def find_unequal_treatment(pairs: Sequence[tuple[TrialSummary, TrialSummary]]) -> Iterator[str]:
     """Engine processes of two arms that the host treats differently; those that only one arm has are left out."""
     names = [trial.planned.arm for trial in pairs[0]] if pairs else []
-    both = [(_treatment(one), _treatment(other)) for one, other in pairs]
+    both = [(_list_treatment(one), _list_treatment(other)) for one, other in pairs]
     for role in sorted({role for ours, theirs in both for role in ours.keys() & theirs.keys()}):
         apart = [(ours[role], theirs[role]) for ours, theirs in both if ours.get(role) != theirs.get(role)]
         if len(apart) > len(pairs) / 2:
@@ -57,7 +57,7 @@ def find_unequal_treatment(pairs: Sequence[tuple[TrialSummary, TrialSummary]]) -
             yield f"the engine's process {role} had {told[0]} during trials of {names[0]} and {told[1]} with {names[1]}"
 
 
-def _treatment(trial: TrialSummary) -> dict[str, frozenset[str]]:
+def _list_treatment(trial: TrialSummary) -> dict[str, frozenset[str]]:
     """By role."""
     found: dict[str, frozenset[str]] = {}
     for one in (trial.conditions or Conditions()).engine_processes:
@@ -66,14 +66,14 @@ def _treatment(trial: TrialSummary) -> dict[str, frozenset[str]]:
     return found
 
 
-def others_share(trial: TrialSummary) -> float | None:
+def find_others_share(trial: TrialSummary) -> float | None:
     """Of all CPUs: what other processes took; None if nobody knows, or the trial was too short to tell."""
     percent = None if trial.conditions is None else trial.conditions.other_cpu_pct
     duration = trial.metrics.get("duration_s")
     return None if percent is None or duration is None or duration < SHORTEST_S else percent / 100
 
 
-def idle_share(trial: TrialSummary) -> float | None:
+def find_idle_share(trial: TrialSummary) -> float | None:
     """Of all CPUs: what idle engines of other arms took during the trial; None if nobody knows."""
     percent = None if trial.conditions is None else trial.conditions.idle_arms_cpu_pct
     return None if percent is None else percent / 100

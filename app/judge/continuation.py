@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pydantic import Field, JsonValue
 
-from app.judge.blocks import counts, finished, group_blocks
+from app.judge.blocks import group_blocks, is_counted, list_finished
 from app.judge.fingerprint import Identity, build_identity
 from app.measure.metrics import TrialSummary
 from app.measure.records import StartedArm
@@ -71,7 +71,7 @@ def find_continuation(
 
     A block counts if it is of the plan and every arm ran in it undisturbed; its trials never come from two attempts.
     """
-    now = _identities(spec, resolved, arms, workload_sha256)
+    now = _identify(spec, resolved, arms, workload_sha256)
     taken_over: list[EarlierBlocks] = []
     run_again: list[EarlierBlocks] = []
     seen: set[int] = set()
@@ -79,19 +79,19 @@ def find_continuation(
         blocks = find_finished_blocks(one.trials, plan) - seen
         if not blocks:
             continue
-        then = _identities(spec, resolved, one.arms, one.workload_sha256)
+        then = _identify(spec, resolved, one.arms, one.workload_sha256)
         found = EarlierBlocks(
             experiment_id=one.experiment_id,
             attempt=one.attempt,
             blocks=tuple(sorted(blocks)),
-            differences=tuple(_differences(now, then)),
+            differences=tuple(list_differences(now, then)),
         )
         if found.differences:
             run_again.append(found)
         else:
             taken_over.append(found)
             seen |= blocks
-    farthest = max((len(finished(group_blocks(one.trials), plan)) for one in earlier), default=0)
+    farthest = max((len(list_finished(group_blocks(one.trials), plan)) for one in earlier), default=0)
     looks_read = tuple(look for look in spec.plan.looks if look <= farthest)
     if not taken_over and not run_again and not looks_read:
         return None
@@ -104,11 +104,11 @@ def find_finished_blocks(trials: Sequence[TrialSummary], plan: TrialPlan) -> set
     return {
         block
         for block, by_arm in group_blocks(trials).items()
-        if block in planned and all(counts(by_arm.get(arm)) for arm in plan.arms)
+        if block in planned and all(is_counted(by_arm.get(arm)) for arm in plan.arms)
     }
 
 
-def _identities(
+def _identify(
     spec: Experiment, resolved: ResolvedExperiment, arms: Sequence[StartedArm], workload_sha256: str | None
 ) -> dict[str, Identity]:
     """One per arm, so that a difference can be named wherever it is; all are equal if and only if fingerprints are."""
@@ -124,10 +124,11 @@ def _identities(
     }
 
 
-def _differences(now: Mapping[str, Identity], then: Mapping[str, Identity]) -> Iterator[str]:
+def list_differences(now: Mapping[str, Identity], then: Mapping[str, Identity]) -> Iterator[str]:
+    """In what the arms' identities then were not what they are now, each once."""
     told: set[str] = set()
     for arm, identity in now.items():
-        ours, theirs = _flat(identity), _flat(then[arm])
+        ours, theirs = _flatten_identity(identity), _flatten_identity(then[arm])
         for key in sorted(ours.keys() | theirs.keys()):
             was, is_ = theirs.get(key, "unknown"), ours.get(key, "unknown")
             text = f"{key} was {was}, is {is_}"
@@ -136,7 +137,7 @@ def _differences(now: Mapping[str, Identity], then: Mapping[str, Identity]) -> I
                 yield text
 
 
-def _flat(identity: Identity) -> dict[str, JsonValue]:
+def _flatten_identity(identity: Identity) -> dict[str, JsonValue]:
     """Dotted keys to values; those of the identity's only arm begin without a prefix."""
     (arm,) = identity.arms
     flat: dict[str, JsonValue] = {}

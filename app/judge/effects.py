@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import combinations
 
-from app.judge.blocks import Blocks, fairness_of
+from app.judge.blocks import Blocks, compare_work
 from app.judge.fairness import Aspect, Fairness, WorkDifference
 from app.judge.taken import contrast
 from app.measure.records import StartedArm
@@ -41,32 +41,41 @@ EFFECTS: dict[str, tuple[Aspect, ...]] = {
 }
 
 
-def work_of_arms(
+def compare_work_of_arms(
     blocks: Blocks, arms: Sequence[ResolvedArm], started: Sequence[StartedArm], *, natural: bool = False
 ) -> Fairness:
     """Whether the arms did the same work, and from which of their settings it follows where they did not."""
-    fairness = fairness_of(blocks, [arm.name for arm in arms], natural=natural)
+    fairness = compare_work(blocks, [arm.name for arm in arms], natural=natural)
     if fairness.equal:
         return fairness
     causes: dict[Aspect, list[str | None]] = {}
     for one, other in combinations(arms, 2):
         asked = contrast(one, other, started)
         differing = {*asked.in_force, *asked.unread}
-        for difference in fairness_of(blocks, [one.name, other.name], natural=natural).differences:
-            causes.setdefault(difference.what, []).append(_cause(difference.what, fairness, differing))
-    return fairness.model_copy(
-        update={"differences": tuple(_with_cause(one, causes.get(one.what, [])) for one in fairness.differences)}
-    )
+        for difference in compare_work(blocks, [one.name, other.name], natural=natural).differences:
+            causes.setdefault(difference.what, []).append(find_cause(difference.what, fairness, differing))
+    explained = []
+    for difference in fairness.differences:
+        found = causes.get(difference.what, [])
+        named = sorted({cause for cause in found if cause is not None})
+        setting = ", ".join(named) if named and None not in found else None
+        explained.append(difference.model_copy(update={"setting": setting}))
+    return fairness.model_copy(update={"differences": tuple(explained)})
 
 
-def effects(fairness: Fairness) -> Iterator[str]:
+def list_effects(fairness: Fairness) -> Iterator[str]:
     """The differences that are effects, in words."""
     for difference in fairness.differences:
-        if difference.setting is not None:
-            yield f"{_effect(difference)}, which follows from {difference.setting}"
+        if difference.setting is None:
+            continue
+        said, none = describe_difference(difference), [arm for arm, value in difference.values.items() if value == "0"]
+        if difference.what == "cached_tokens" and len(none) == 1:
+            others = ", ".join(f"{arm} {value}" for arm, value in difference.values.items() if arm not in none)
+            said = f"{none[0]} caches no prompt tokens ({others})"
+        yield f"{said}, which follows from {difference.setting}"
 
 
-def told(difference: WorkDifference) -> str:
+def describe_difference(difference: WorkDifference) -> str:
     """What differs, in words."""
     totals = set(difference.values.values())
     if len(totals) == 1:
@@ -76,24 +85,10 @@ def told(difference: WorkDifference) -> str:
     return f"{difference.what} differ: {values or 'sample by sample'}"
 
 
-def _effect(difference: WorkDifference) -> str:
-    none = [arm for arm, value in difference.values.items() if value == "0"]
-    if difference.what != "cached_tokens" or len(none) != 1:
-        return told(difference)
-    others = ", ".join(f"{arm} {value}" for arm, value in difference.values.items() if arm not in none)
-    return f"{none[0]} caches no prompt tokens ({others})"
-
-
-def _cause(what: Aspect, fairness: Fairness, differing: AbstractSet[str]) -> str | None:
+def find_cause(what: Aspect, fairness: Fairness, differing: AbstractSet[str]) -> str | None:
     """The settings that explain it. Lengths follow from the model only where it may end a sample itself."""
     reasons = {reason for counts in fairness.finish_reasons.values() for reason in counts}
     if what in _LENGTHS and not ("stop" in reasons and reasons <= {"stop", "length"}):
         return None
     found = [setting for setting, aspects in EFFECTS.items() if setting in differing and what in aspects]
     return _SWITCH if _SWITCH in found else ", ".join(found) or None
-
-
-def _with_cause(difference: WorkDifference, causes: Sequence[str | None]) -> WorkDifference:
-    named = sorted({cause for cause in causes if cause is not None})
-    explained = bool(named) and None not in causes
-    return difference.model_copy(update={"setting": ", ".join(named) if explained else None})

@@ -89,7 +89,7 @@ def check_fairness(
     cached = {arm: sum_if_known([work.cached_tokens for work in works]) for arm, works in by_arm.items()}
     prompt = {arm: sum(work.prompt_tokens for work in works) for arm, works in by_arm.items()}
     output = {arm: sum(work.output_tokens for work in works) for arm, works in by_arm.items()}
-    reasons = {arm: _total([work.finish_reasons for work in works]) for arm, works in by_arm.items()}
+    reasons = {arm: _sum_counts([work.finish_reasons for work in works]) for arm, works in by_arm.items()}
     samples = {arm: sum(work.samples for work in works) for arm, works in by_arm.items()}
     looked_at: tuple[tuple[Aspect, Callable[[TrialWork], object], Mapping[str, object]], ...] = (
         ("samples", lambda work: work.samples, samples),
@@ -99,20 +99,20 @@ def check_fairness(
         ("finish_reasons", lambda work: work.finish_reasons, reasons),
         ("shape", lambda work: work.shape_sha256, {}),
     )
-    found = _without_echo(
+    found = drop_echo(
         [
-            WorkDifference(what=what, values={arm: _text(totals.get(arm)) for arm in totals}, blocks=where)
+            WorkDifference(what=what, values={arm: write_total(totals.get(arm)) for arm in totals}, blocks=where)
             for what, value, totals in looked_at
             if (
                 where := tuple(
                     number
                     for number, works in done.items()
-                    if _unequal([value(work) for work in works]) and not (what in _BY_TIME and number in disturbed)
+                    if _are_unequal([value(work) for work in works]) and not (what in _BY_TIME and number in disturbed)
                 )
             )
         ]
     )
-    tolerated = tuple(one for one in found if _tolerates(one, done, natural))
+    tolerated = tuple(one for one in found if is_tolerated(one, done, natural))
     differences = tuple(one for one in found if one not in tolerated)
     return Fairness(
         equal=not differences,
@@ -121,37 +121,30 @@ def check_fairness(
         output_tokens=output,
         cached_tokens=cached,
         finish_reasons=reasons,
-        identical_outputs_pct=_identical_outputs_pct(list(done.values())),
+        identical_outputs_pct=measure_identical_pct(list(done.values())),
         differences=differences,
         tolerated=tolerated,
     )
 
 
-def _tolerates(difference: WorkDifference, done: Mapping[int, Sequence[TrialWork]], natural: bool) -> bool:
+def is_tolerated(difference: WorkDifference, done: Mapping[int, Sequence[TrialWork]], natural: bool) -> bool:
     """Whether what differs may; `done` holds the arms' work, block by block."""
     if difference.what == "cached_tokens":  # block by block: a cache that stays warm favours whichever arm runs second
-        return not any(
-            _spread([cached for work in done[block] if (cached := work.cached_tokens) is not None])
-            > TOLERANCE * min(work.prompt_tokens for work in done[block])
-            for block in difference.blocks
-        )
+        for block in difference.blocks:
+            cached = [work.cached_tokens for work in done[block] if work.cached_tokens is not None]
+            if max(cached) - min(cached) > TOLERANCE * min(work.prompt_tokens for work in done[block]):
+                return False
+        return True
     if not natural or difference.what in {"samples", "prompt_tokens"}:
         return False
     arms = list(zip(*done.values(), strict=True))
     if difference.what == "finish_reasons":  # whether a sample ends itself or at its limit is drawn; another end is not
-        return not _unequal([_total([_without_drawn(work) for work in works]) for works in arms])
-    return not any(_proven(ours, theirs) for ours, theirs in combinations(arms, 2))
+        ends = [_sum_counts([work.finish_reasons for work in works]) for works in arms]
+        return not _are_unequal([{end: n for end, n in one.items() if end not in {"stop", "length"}} for one in ends])
+    return not any(is_proven(ours, theirs) for ours, theirs in combinations(arms, 2))
 
 
-def _spread(counts: Sequence[int]) -> int:
-    return max(counts, default=0) - min(counts, default=0)
-
-
-def _without_drawn(work: TrialWork) -> dict[str, int]:
-    return {reason: count for reason, count in work.finish_reasons.items() if reason not in {"stop", "length"}}
-
-
-def _proven(ours: Sequence[TrialWork], theirs: Sequence[TrialWork]) -> bool:
+def is_proven(ours: Sequence[TrialWork], theirs: Sequence[TrialWork]) -> bool:
     """Whether one side generates more tokens than the other, by more than the tolerance and beyond chance."""
     tokens = [(max(one.output_tokens, 1), max(other.output_tokens, 1)) for one, other in zip(ours, theirs, strict=True)]
     result = compare_paired(*zip(*tokens, strict=True), confidence=1 - CHANCE)
@@ -160,12 +153,12 @@ def _proven(ours: Sequence[TrialWork], theirs: Sequence[TrialWork]) -> bool:
     return result.log_ratio.excludes(0) and abs(result.log_ratio.value) > math.log1p(TOLERANCE)
 
 
-def _unequal(values: Sequence[object]) -> bool:
+def _are_unequal(values: Sequence[object]) -> bool:
     """What an engine does not report cannot be found unequal."""
     return None not in values and any(value != values[0] for value in values)
 
 
-def _without_echo(differences: Sequence[WorkDifference]) -> tuple[WorkDifference, ...]:
+def drop_echo(differences: Sequence[WorkDifference]) -> tuple[WorkDifference, ...]:
     """Counts that differ change the shape too: it is news only where no count has told already."""
     counts = {"samples", "prompt_tokens", "output_tokens", "finish_reasons"}
     told = {block for difference in differences if difference.what in counts for block in difference.blocks}
@@ -174,7 +167,8 @@ def _without_echo(differences: Sequence[WorkDifference]) -> tuple[WorkDifference
     )
 
 
-def _identical_outputs_pct(blocks: Sequence[Sequence[TrialWork]]) -> float | None:
+def measure_identical_pct(blocks: Sequence[Sequence[TrialWork]]) -> float | None:
+    """Samples whose token ids are the same in every arm, percent; None without a block or with one arm."""
     samples = same = 0
     for works in blocks:
         hashes = [np.frombuffer(work.output_hashes, dtype=np.uint64) for work in works]
@@ -184,14 +178,15 @@ def _identical_outputs_pct(blocks: Sequence[Sequence[TrialWork]]) -> float | Non
     return 100.0 * same / samples if samples and len(blocks[0]) > 1 else None
 
 
-def _total(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+def _sum_counts(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     total: Counter[str] = Counter()
     for one in counts:
         total.update(one)
     return dict(sorted(total.items()))
 
 
-def _text(value: object) -> str:
+def write_total(value: object) -> str:
+    """A total over the blocks, for people."""
     if isinstance(value, dict):
         return ", ".join(f"{count} {reason}" for reason, count in value.items())
     return "unknown" if value is None else str(value)

@@ -53,7 +53,7 @@ class Identity(SpecModel):
     @property
     def fingerprint(self) -> str:
         """Its hash."""
-        return hashlib.sha256(_canonical(self.model_dump(mode="json")).encode()).hexdigest()
+        return hashlib.sha256(_write_canonical(self.model_dump(mode="json")).encode()).hexdigest()
 
 
 def build_identity(
@@ -68,7 +68,7 @@ def build_identity(
     parts: list[JsonValue] = [
         {
             "settings": settings.model_dump(mode="json", exclude={"name", "profile"}),
-            **(_engine(started[settings.name]) if settings.name in started else {}),
+            **(describe_engine(started[settings.name]) if settings.name in started else {}),
         }
         for settings in resolved.arms
     ]
@@ -81,11 +81,11 @@ def build_identity(
                 mode="json", include={"seed", "warmup_trials", "residency", "reset_prefix_cache"}
             ),
         },
-        arms=tuple(sorted(parts, key=_canonical)),
+        arms=tuple(sorted(parts, key=_write_canonical)),
     )
 
 
-def fingerprint(
+def compute_fingerprint(
     spec: Experiment, resolved: ResolvedExperiment, arms: Sequence[StartedArm], *, workload_sha256: str | None = None
 ) -> str:
     """The hash of `build_identity`: 64 hexadecimal digits."""
@@ -96,20 +96,20 @@ def describe_environment(
     spec: Experiment, resolved: ResolvedExperiment, arms: Sequence[StartedArm], *, workload_sha256: str | None = None
 ) -> EnvironmentReport:
     """The fingerprint and what people want to know of it."""
-    versions = _joined([arm.versions for arm in arms])
-    hardware = _plain(arms[0].hardware) if arms else {}
+    versions = join_versions([arm.versions for arm in arms])
+    hardware = _simplify(arms[0].hardware) if arms else {}
     return EnvironmentReport(
-        fingerprint=fingerprint(spec, resolved, arms, workload_sha256=workload_sha256),
-        gpu=_text(hardware.get("gpu")),
-        gpus=max((gpus_of(arm) for arm in arms), default=0),
-        cpu=_text(hardware.get("cpu")),
+        fingerprint=compute_fingerprint(spec, resolved, arms, workload_sha256=workload_sha256),
+        gpu=_write_text(hardware.get("gpu")),
+        gpus=max((count_gpus(arm) for arm in arms), default=0),
+        cpu=_write_text(hardware.get("cpu")),
         vllm=versions.get("vllm"),
         versions=versions,
         hardware=hardware,
     )
 
 
-def gpus_of(arm: StartedArm) -> int:
+def count_gpus(arm: StartedArm) -> int:
     """How many GPUs the arm's engine runs on: a process each, and no more than it may see."""
     visible, processes = arm.hardware.get("gpu_count"), arm.config.get("engine.parallel_config.world_size")
     if not isinstance(visible, int):
@@ -117,7 +117,8 @@ def gpus_of(arm: StartedArm) -> int:
     return min(visible, processes) if isinstance(processes, int) else visible
 
 
-def _engine(arm: StartedArm) -> dict[str, JsonValue]:
+def describe_engine(arm: StartedArm) -> dict[str, JsonValue]:
+    """What of a started engine must be equal: hardware, versions, environment."""
     environment = {
         key: value
         for key, value in arm.config.items()
@@ -125,11 +126,11 @@ def _engine(arm: StartedArm) -> dict[str, JsonValue]:
     }
     hardware = dict(arm.hardware)
     if isinstance(memory := hardware.get("memory_gib"), int):
-        hardware["memory_gib"] = _installed_gib(memory)
-    return {"hardware": _plain(hardware), "versions": dict(arm.versions), "environment": _plain(environment)}
+        hardware["memory_gib"] = round_to_installed_gib(memory)
+    return {"hardware": _simplify(hardware), "versions": dict(arm.versions), "environment": _simplify(environment)}
 
 
-def _installed_gib(reported: int) -> int:
+def round_to_installed_gib(reported: int) -> int:
     """Memory as it is sold, in eighths of a power of two: kernel and firmware keep some of it, and not always the
     same, but less than the step to the next size.
     """
@@ -137,19 +138,20 @@ def _installed_gib(reported: int) -> int:
     return -(-reported // step) * step
 
 
-def _joined(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:
+def join_versions(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Every version of each piece of software, where arms' differ."""
     names = sorted({name for one in versions for name in one})
     return {name: ", ".join(sorted({one[name] for one in versions if name in one})) for name in names}
 
 
-def _plain(values: Mapping[str, object]) -> dict[str, JsonValue]:
+def _simplify(values: Mapping[str, object]) -> dict[str, JsonValue]:
     plain: dict[str, JsonValue] = json.loads(json.dumps(values, default=str))
     return plain
 
 
-def _text(value: JsonValue) -> str | None:
+def _write_text(value: JsonValue) -> str | None:
     return None if value is None else str(value)
 
 
-def _canonical(value: JsonValue) -> str:
+def _write_canonical(value: JsonValue) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -49,7 +49,7 @@ class Luck:
     shared: bool  # one engine serves both, so that its start is no difference between them
     known: Mapping[str, KnownSpread]
 
-    def of(self, key: str, starts: int) -> StartLuck | None:
+    def describe(self, key: str, starts: int) -> StartLuck | None:
         """What the comparison in one metric, on so many starts, can say of it."""
         if self.made_up:
             return None
@@ -59,15 +59,15 @@ class Luck:
             return StartLuck.SEVERAL_STARTS
         return StartLuck.KNOWN_SPREAD if key in self.known else StartLuck.UNKNOWN
 
-    def provisos(self, key: str, result: PairedResult | NoEstimate) -> tuple[str, ...]:
+    def list_provisos(self, key: str, result: PairedResult | NoEstimate) -> tuple[str, ...]:
         """Blocks on one start of two engines cannot tell their settings from the luck of that start."""
-        if isinstance(result, NoEstimate) or self.of(key, result.starts) is not StartLuck.UNKNOWN:
+        if isinstance(result, NoEstimate) or self.describe(key, result.starts) is not StartLuck.UNKNOWN:
             return ()
         return ("this holds for these engine processes; another start may differ",)
 
-    def spread(self, key: str) -> StartSpread | None:
+    def find_spread(self, key: str) -> StartSpread | None:
         """What is known of one metric, as the statistics take it."""
-        return None if self.shared or key not in self.known else start_spread(self.known[key])
+        return None if self.shared or key not in self.known else read_spread(self.known[key])
 
 
 def find_luck(
@@ -85,7 +85,7 @@ def find_luck(
     )
 
 
-def known_spread(spread: StartSpread) -> KnownSpread:
+def describe_spread(spread: StartSpread) -> KnownSpread:
     """The form that travels."""
     return KnownSpread(
         sd_pct=100 * spread.sd,
@@ -96,7 +96,7 @@ def known_spread(spread: StartSpread) -> KnownSpread:
     )
 
 
-def start_spread(known: KnownSpread) -> StartSpread:
+def read_spread(known: KnownSpread) -> StartSpread:
     """The form the statistics take; the inverse of `known_spread`."""
     low, high = (end / 100 for end in known.between_interval_pct)
     between = Estimate(known.between_pct / 100, low, high, 0.95)

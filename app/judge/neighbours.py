@@ -23,13 +23,13 @@ def find_neighbour_disturbance(conditions: Conditions) -> str | None:
     """Which neighbour makes a trial worthless, if one does: it took its share of a GPU, or came or went meanwhile."""
     for gpu in conditions.gpus:
         for one in gpu.neighbours:
-            did = _what_it_did(one)
+            did = _describe_deed(one)
             if did is not None:
-                return f"{who(one)} {did} GPU {gpu.gpu}"
+                return f"{name_neighbour(one)} {did} GPU {gpu.gpu}"
     return None
 
 
-def who(neighbour: Neighbour) -> str:
+def name_neighbour(neighbour: Neighbour) -> str:
     """`another process, python3 (pid 4711, 2.1 GiB)`."""
     name = f", {neighbour.name}" if neighbour.name else ""
     memory = "" if neighbour.memory_mib is None else f", {neighbour.memory_mib / 1024:.1f} GiB"
@@ -39,27 +39,29 @@ def who(neighbour: Neighbour) -> str:
 def find_unequal_neighbours(pairs: Sequence[Trials]) -> Iterator[str]:
     """Why the GPUs were not shared alike; `pairs` holds two arms' trials block by block, dropped blocks too."""
     names = [trial.planned.arm for trial in pairs[0]] if pairs else []
-    for index in range(min((len(gpus_of(trial)) for pair in pairs for trial in pair), default=0)):
-        both = [(gpus_of(one)[index], gpus_of(other)[index]) for one, other in pairs]
+    for index in range(min((len(list_gpus(trial)) for pair in pairs for trial in pair), default=0)):
+        both = [(list_gpus(one)[index], list_gpus(other)[index]) for one, other in pairs]
         seen = [pair for pair in both if all(Unseen.PROCESSES not in gpu.unseen for gpu in pair)]
-        one_sided = [reason for side in (0, 1) if (reason := _on_one_side(seen, side, names[side])) is not None]
-        yield from one_sided or _unequal_shares(seen, names)
+        one_sided = [reason for side in (0, 1) if (reason := find_one_sided(seen, side, names[side])) is not None]
+        yield from one_sided or find_unequal_shares(seen, names)
 
 
-def _on_one_side(pairs: Sequence[Gpus], side: int, name: str) -> str | None:
-    alone = [found for pair in pairs if (found := _only_on(pair, side)) is not None]
+def find_one_sided(pairs: Sequence[Gpus], side: int, name: str) -> str | None:
+    """A neighbour that was there during one arm's trials only, in most blocks."""
+    alone = [found for pair in pairs if (found := find_alone(pair, side)) is not None]
     if len(alone) <= len(pairs) / 2:
         return None
     worst = max(alone, key=lambda one: one.sm_pct or 0.0)
     share = "" if worst.sm_pct is None else f" and took up to {worst.sm_pct:.0f} % of its SM time"
     return (
-        f"{who(worst)} was on GPU {pairs[0][0].gpu} during trials of {name} only{share}, in {len(alone)} of "
+        f"{name_neighbour(worst)} was on GPU {pairs[0][0].gpu} during trials of {name} only{share}, in {len(alone)} of "
         f"{len(pairs)} blocks"
     )
 
 
-def _unequal_shares(pairs: Sequence[Gpus], names: Sequence[str]) -> Iterator[str]:
-    shares = [(_share(one), _share(other)) for one, other in pairs]
+def find_unequal_shares(pairs: Sequence[Gpus], names: Sequence[str]) -> Iterator[str]:
+    """Neighbours that took more of one arm's trials than of the other's."""
+    shares = [(_sum_shares(one), _sum_shares(other)) for one, other in pairs]
     if not shares:
         return
     ours, theirs = (median(side) for side in zip(*shares, strict=True))
@@ -69,41 +71,41 @@ def _unequal_shares(pairs: Sequence[Gpus], names: Sequence[str]) -> Iterator[str
         worst = max(every, key=lambda one: one.sm_pct or 0.0)
         others = " and others" if len({one.pid for one in every}) > 1 else ""
         yield (
-            f"{who(worst)}{others} took {ours:.0f} % of the SM time of GPU {pairs[0][0].gpu} during the trials of "
-            f"{names[0]} and {theirs:.0f} % during those of {names[1]}"
+            f"{name_neighbour(worst)}{others} took {ours:.0f} % of the SM time of GPU {pairs[0][0].gpu} during "
+            f"the trials of {names[0]} and {theirs:.0f} % during those of {names[1]}"
         )
 
 
-def unseen_clause(what: Unseen, trials: Sequence[TrialSummary]) -> str | None:
+def describe_unseen(what: Unseen, trials: Sequence[TrialSummary]) -> str | None:
     """`which other processes were on the GPU could not be seen (why)`; None where it was seen in all of the trials."""
-    reasons = [gpu.unseen[what] for trial in trials for gpu in gpus_of(trial) if what in gpu.unseen]
+    reasons = [gpu.unseen[what] for trial in trials for gpu in list_gpus(trial) if what in gpu.unseen]
     return f"{_CLAUSES[what]} could not be seen ({reasons[0]})" if reasons else None
 
 
-def unattributed(trials: Sequence[TrialSummary]) -> str | None:
+def describe_unattributed(trials: Sequence[TrialSummary]) -> str | None:
     """What nobody can say of neighbours in these trials; None where everything was seen, or nobody was there."""
-    processes = unseen_clause(Unseen.PROCESSES, trials)
+    processes = describe_unseen(Unseen.PROCESSES, trials)
     if processes is not None or not any(map(has_neighbours, trials)):
         return processes
-    return unseen_clause(Unseen.SHARES, trials)
+    return describe_unseen(Unseen.SHARES, trials)
 
 
-def gpus_of(trial: TrialSummary) -> tuple[GpuConditions, ...]:
+def list_gpus(trial: TrialSummary) -> tuple[GpuConditions, ...]:
     """The GPUs of its arm."""
     return () if trial.conditions is None else trial.conditions.gpus
 
 
 def describe_neighbours(trial: TrialSummary) -> Iterator[str]:
     """Everybody else on its GPUs, and what they did there."""
-    for gpu in gpus_of(trial):
+    for gpu in list_gpus(trial):
         for one in gpu.neighbours:
-            yield f"{who(one)} {_what_it_did(one) or 'held memory of'} GPU {gpu.gpu}"
+            yield f"{name_neighbour(one)} {_describe_deed(one) or 'held memory of'} GPU {gpu.gpu}"
 
 
-def held_back_pct(trial: TrialSummary) -> dict[str, float]:
+def measure_held_back_pct(trial: TrialSummary) -> dict[str, float]:
     """For how much of it each reason held a GPU back: of the GPU that it held most."""
     found: dict[str, float] = {}
-    for gpu in gpus_of(trial):
+    for gpu in list_gpus(trial):
         for reason, share in gpu.held_back_pct.items():
             found[reason] = max(share, found.get(reason, share))
     return found
@@ -111,10 +113,10 @@ def held_back_pct(trial: TrialSummary) -> dict[str, float]:
 
 def has_neighbours(trial: TrialSummary) -> bool:
     """Whether anybody else was on its GPUs."""
-    return any(gpu.neighbours for gpu in gpus_of(trial))
+    return any(gpu.neighbours for gpu in list_gpus(trial))
 
 
-def _what_it_did(one: Neighbour) -> str | None:
+def _describe_deed(one: Neighbour) -> str | None:
     if one.sm_pct is not None and one.sm_pct > BUSY_PCT:
         return f"took {one.sm_pct:.0f} % of the SM time of"
     if one.memory_busy_pct is not None and one.memory_busy_pct > BUSY_PCT:
@@ -122,7 +124,7 @@ def _what_it_did(one: Neighbour) -> str | None:
     return "came or went during the trial on" if one.passing else None
 
 
-def _only_on(pair: Gpus, side: int) -> Neighbour | None:
+def find_alone(pair: Gpus, side: int) -> Neighbour | None:
     """The busiest neighbour that one of two trials had, where the other had none of its own."""
     pids = [{one.pid for one in gpu.neighbours} for gpu in pair]
     here, there = pids[side] - pids[1 - side], pids[1 - side] - pids[side]
@@ -131,5 +133,5 @@ def _only_on(pair: Gpus, side: int) -> Neighbour | None:
     return next(one for one in pair[side].neighbours if one.pid in here)
 
 
-def _share(gpu: GpuConditions) -> float:
+def _sum_shares(gpu: GpuConditions) -> float:
     return sum(one.sm_pct or 0.0 for one in gpu.neighbours)

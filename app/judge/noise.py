@@ -4,15 +4,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.judge.fingerprint import fingerprint
-from app.judge.luck import NoiseFloor, known_spread
+from app.judge.fingerprint import compute_fingerprint
+from app.judge.luck import NoiseFloor, describe_spread
 from app.judge.results import Results
-from app.judge.verdict import Comparison, Verdict
+from app.judge.verdict import Verdict
 from app.measure.records import StartedArm
 from app.spec.experiment import Experiment
 from app.spec.resolution import ResolvedArm, ResolvedExperiment
-from app.stats.estimate import to_percent
-from app.stats.starts import StartValue, spread_of, start_values
+from app.stats.estimate import drop_infinite, to_percent
+from app.stats.starts import StartValue, combine_starts, list_start_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Noise:
     blocks: int
     starts: Mapping[str, tuple[StartValue, ...]] | None = None  # by metric; None where an earlier version kept it
 
-    def of(self, key: str) -> tuple[StartValue, ...]:
+    def list_values(self, key: str) -> tuple[StartValue, ...]:
         """What each of its starts gave in one metric; it had one, as long as nothing was known of starts."""
         if self.starts is not None:
             return self.starts.get(key, ())
@@ -45,8 +45,8 @@ def build_noise_keys(spec: Experiment, arm: ResolvedArm, started: StartedArm | N
     alone = ResolvedExperiment(arms=(arm,), baseline=arm.name)
     plan = spec.plan.model_copy(update={"seed": 0})
     same = spec.model_copy(update={"plan": plan})
-    settings = fingerprint(same, alone, ())
-    return NoiseKeys(settings if started is None else fingerprint(same, alone, (started,)), settings)
+    settings = compute_fingerprint(same, alone, ())
+    return NoiseKeys(settings if started is None else compute_fingerprint(same, alone, (started,)), settings)
 
 
 def measure_noise(results: Results) -> Noise | None:
@@ -54,7 +54,11 @@ def measure_noise(results: Results) -> Noise | None:
     main = next((one for one in results.comparisons if one.metric == "output_throughput"), None)
     if main is None or main.verdict is Verdict.CONFOUNDED or main.sd_pct is None or main.change_pct is None:
         return None
-    starts = {one.metric: _starts_of(one) for one in results.comparisons if one.sd_pct is not None}
+    starts = {}
+    for one in results.comparisons:
+        if one.sd_pct is not None:
+            orders, of = [block.order for block in one.blocks], [block.start for block in one.blocks]
+            starts[one.metric] = list_start_values([block.log_ratio for block in one.blocks], orders, of)
     return Noise(main.sd_pct, main.change_pct, main.pairs, starts)
 
 
@@ -65,24 +69,13 @@ def combine_noise(found: Sequence[Noise]) -> NoiseFloor | None:
     weights = [max(noise.blocks - 1, 1) for noise in found]
     variance = sum(weight * noise.sd_pct**2 for weight, noise in zip(weights, found, strict=True)) / sum(weights)
     keys = dict.fromkeys(key for noise in found for key in ("output_throughput", *(noise.starts or ())))
-    values = {key: [value for noise in found for value in noise.of(key)] for key in keys}
-    spreads = {key: spread for key, of in values.items() if (spread := spread_of(of)) is not None}
+    values = {key: [value for noise in found for value in noise.list_values(key)] for key in keys}
+    spreads = {key: spread for key, of in values.items() if (spread := combine_starts(of)) is not None}
     main = spreads.get("output_throughput")
     return NoiseFloor(
-        floor_pct=None if main is None else _finite(to_percent(main.largest_by_chance())),
+        floor_pct=None if main is None else drop_infinite(to_percent(main.largest_by_chance())),
         noise_pct=math.sqrt(variance),
         experiments=len(found),
         starts=len(values["output_throughput"]),
-        spreads={key: known_spread(spread) for key, spread in spreads.items()},
+        spreads={key: describe_spread(spread) for key, spread in spreads.items()},
     )
-
-
-def _starts_of(comparison: Comparison) -> tuple[StartValue, ...]:
-    blocks = comparison.blocks
-    return start_values(
-        [block.log_ratio for block in blocks], [block.order for block in blocks], [block.start for block in blocks]
-    )
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None

@@ -144,13 +144,13 @@ class ParityReport(SpecModel):
 
 def check_parity(arms: Sequence[ResolvedArm], resolved: Sequence[StartedArm]) -> ParityReport:
     """Compare everything the engines of `arms` resolved to; arms that have not started yet are left out."""
-    configs = {one.arm: _config(one) for one in resolved}
+    configs = {one.arm: _list_config(one) for one in resolved}
     started = [arm for arm in arms if arm.name in configs]
     configs = {arm.name: configs[arm.name] for arm in started}
     settings = {arm.name: flatten_settings(arm) for arm in started}
     differences = [
-        _difference(key, configs, settings)
-        for key in sorted({key for config in configs.values() for key in config}, key=_settings_first)
+        explain_difference(key, configs, settings)
+        for key in sorted({key for config in configs.values() for key in config}, key=_rank_key)
         if not _matches(key, IGNORED) and _differs(key, list(configs.values()))
     ]
     undeclared = tuple(difference for difference in differences if difference.setting is None)
@@ -161,12 +161,12 @@ def check_parity(arms: Sequence[ResolvedArm], resolved: Sequence[StartedArm]) ->
     )
 
 
-def start_changes(first: StartedArm, again: StartedArm) -> tuple[str, ...]:
+def list_start_changes(first: StartedArm, again: StartedArm) -> tuple[str, ...]:
     """In what an arm's engine, started anew, is not what it was at its first start; one text per key."""
-    before, now = _config(first), _config(again)
+    before, now = _list_config(first), _list_config(again)
     return tuple(
         f"{key} is {json.dumps(now.get(key))} instead of {json.dumps(before.get(key))}"
-        for key in sorted({*before, *now}, key=_settings_first)
+        for key in sorted({*before, *now}, key=_rank_key)
         if not _matches(key, IGNORED) and _differs(key, [before, now])
     )
 
@@ -188,7 +188,7 @@ def compare_settings(one: ResolvedArm, other: ResolvedArm) -> dict[str, tuple[Js
     """In what two arms ask for different things, for people: without what only one driver has and has by default."""
     ours, theirs = flatten_settings(one), flatten_settings(other)
     pairs = {key: (ours.get(key), theirs.get(key)) for key in {**ours, **theirs}}
-    unusual = _not_default(one) | _not_default(other)
+    unusual = _list_unusual(one) | _list_unusual(other)
     return {
         key: pair
         for key, pair in pairs.items()
@@ -196,70 +196,73 @@ def compare_settings(one: ResolvedArm, other: ResolvedArm) -> dict[str, tuple[Js
     }
 
 
-def _not_default(arm: ResolvedArm) -> set[str]:
+def _list_unusual(arm: ResolvedArm) -> set[str]:
     return {f"driver.{key}" for key in arm.driver.model_dump(exclude_defaults=True)}
 
 
-def _config(resolved: StartedArm) -> dict[str, JsonValue]:
+def _list_config(resolved: StartedArm) -> dict[str, JsonValue]:
     everything = {
         **resolved.config,
         **{f"versions.{key}": value for key, value in resolved.versions.items()},
         **{f"hardware.{key}": value for key, value in resolved.hardware.items()},
     }
-    return {key: _json(value) for key, value in everything.items()}
+    return {key: simplify(value) for key, value in everything.items()}
 
 
-def _json(value: object) -> JsonValue:
+def simplify(value: object) -> JsonValue:
+    """A value as JSON has it; infinite and NaN as text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     plain: JsonValue = json.loads(json.dumps(value, default=str))
     return plain
 
 
-def _settings_first(key: str) -> tuple[bool, str]:
+def _rank_key(key: str) -> tuple[bool, str]:
     """People know settings; what vLLM derives from them comes after."""
     return key.rpartition(".")[2] not in EngineSettings.model_fields, key
 
 
 def _differs(key: str, configs: Sequence[Mapping[str, JsonValue]]) -> bool:
-    return any(not _equal(key, one.get(key), other.get(key)) for one, other in combinations(configs, 2)) or (
+    return any(not are_equal(key, one.get(key), other.get(key)) for one, other in combinations(configs, 2)) or (
         0 < sum(key in config for config in configs) < len(configs)
     )
 
 
-def _equal(key: str, one: JsonValue, other: JsonValue) -> bool:
+def are_equal(key: str, one: JsonValue, other: JsonValue) -> bool:
+    """Whether two arms' values of a key are the same, as far as what is measured or rounded can be."""
     if key in MEASURED + ROUNDED and isinstance(one, int | float) and isinstance(other, int | float):
         unit = 1.0 if key in ROUNDED else 0.0
         return abs(one - other) <= max(unit, TOLERANCE * max(abs(one), abs(other)))
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
-def _difference(
+def explain_difference(
     key: str, configs: Mapping[str, Mapping[str, JsonValue]], settings: Mapping[str, Mapping[str, JsonValue]]
 ) -> Difference:
+    """A key that differs, with the setting that it follows from."""
     values = {arm: config.get(key) for arm, config in configs.items()}
     pairs = [(a, b) for a, b in combinations(values, 2) if _differs(key, [configs[a], configs[b]])]
-    reasons = [next(_reasons(key, settings[a], settings[b]), None) for a, b in pairs]
+    reasons = [next(list_reasons(key, settings[a], settings[b]), None) for a, b in pairs]
     found = sorted({reason for reason in reasons if reason is not None})
     return Difference(key=key, values=values, setting=None if None in reasons else ", ".join(found))
 
 
-def _reasons(key: str, ours: Mapping[str, JsonValue], theirs: Mapping[str, JsonValue]) -> Iterator[str]:
+def list_reasons(key: str, ours: Mapping[str, JsonValue], theirs: Mapping[str, JsonValue]) -> Iterator[str]:
     """The settings that make the key of two arms differ, the most specific first."""
     asked = [name for name in sorted({*ours, *theirs}) if ours.get(name) != theirs.get(name)]
-    left = {name for name in asked if _left_to_vllm(name, ours) or _left_to_vllm(name, theirs)}
-    if any(_same_name(key, name) for name in left):
+    left = {name for name in asked if _is_left_to_vllm(name, ours) or _is_left_to_vllm(name, theirs)}
+    if any(_has_same_name(key, name) for name in left):
         return
-    yield from (name for name in asked if _same_name(key, name))
+    yield from (name for name in asked if _has_same_name(key, name))
     yield from (name for name in asked if name not in left and _matches(key, CONSEQUENCES.get(name, ())))
 
 
-def _left_to_vllm(name: str, settings: Mapping[str, JsonValue]) -> bool:
+def _is_left_to_vllm(name: str, settings: Mapping[str, JsonValue]) -> bool:
     section, _, field = name.partition(".")
     return section == "engine" and settings.get(name) is None and getattr(COMMON_ENGINE, field, None) is not None
 
 
-def _same_name(key: str, setting: str) -> bool:
+def _has_same_name(key: str, setting: str) -> bool:
     section, _, name = setting.partition(".")
     of_config = "env" if section == "environment" else section
     return key.startswith(f"{of_config}.") and key.rpartition(".")[2] == name

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from pydantic import Field, create_model
 
-from app.judge.blocks import explain_drop, finished, group_blocks, succeeded
+from app.judge.blocks import explain_drop, group_blocks, has_succeeded, list_finished
 from app.judge.comparison import Comparison, Method, Verdict, compare
 from app.judge.continuation import Continuation
-from app.judge.effects import work_of_arms
+from app.judge.effects import compare_work_of_arms
 from app.judge.fairness import Fairness
 from app.judge.fingerprint import EnvironmentReport, describe_environment
 from app.judge.luck import NoiseFloor
-from app.judge.neighbours import describe_neighbours, held_back_pct
+from app.judge.neighbours import describe_neighbours, measure_held_back_pct
 from app.judge.parity import ParityReport, check_parity
 from app.judge.summary import write_summary
-from app.judge.taken import NotTaken, not_read_back, not_taken
+from app.judge.taken import NotTaken, list_not_read_back, list_not_taken
 from app.judge.verdict import sort_worst_first
 from app.judge.warnings import (
     ResultWarning,
@@ -84,7 +84,8 @@ class ArmReport(SpecModel):
         return value
 
 
-def _field(metric: Metric) -> Any:
+def make_field(metric: Metric) -> Any:
+    """The field of a metric in the model of an arm's results."""
     kind = Scalar if metric.kind is Kind.SCALAR else Distribution
     return (kind, Field(description=f"{metric.formula} Unit: {metric.unit}."))
 
@@ -96,7 +97,7 @@ else:
         "ArmResult",
         __base__=ArmReport,
         __doc__="One arm over its measured trials, with a field per metric.",
-        **{key: _field(metric) for key, metric in METRICS.items()},
+        **{key: make_field(metric) for key, metric in METRICS.items()},
     )
 
 
@@ -199,15 +200,17 @@ def build_results(
 ) -> Results:
     """Everything there is to say, from whatever there is: works at every moment of an experiment's life."""
     blocks = group_blocks(trials)
-    done = len(finished(blocks, plan))
+    done = len(list_finished(blocks, plan))
     measured = [trial for by_arm in blocks.values() for trial in by_arm.values()]
     dropped = {id(trial): explain_drop(blocks, trial, resolved.baseline) for trial in measured}
     counted = [trial for trial in measured if dropped[id(trial)] is None]
     natural = isinstance(spec.workload.output, NaturalOutput)
     several = len(resolved.arms) > 1
-    ran_whole = any(all(name in by_arm and succeeded(by_arm[name]) for name in plan.arms) for by_arm in blocks.values())
-    fairness = work_of_arms(blocks, resolved.arms, arms, natural=natural) if several and ran_whole else None
-    withheld = _why_withheld(status)
+    ran_whole = any(
+        all(name in by_arm and has_succeeded(by_arm[name]) for name in plan.arms) for by_arm in blocks.values()
+    )
+    fairness = compare_work_of_arms(blocks, resolved.arms, arms, natural=natural) if several and ran_whole else None
+    withheld = explain_withheld(status)
     comparisons = compare(spec, resolved, trials, arms, withheld=withheld, noise=noise)
     return Results(
         experiment_id=experiment_id,
@@ -224,8 +227,8 @@ def build_results(
             failure=failure,
             withheld=withheld,
         ),
-        arms=tuple(_arm_result(arm, counted, arms) for arm in resolved.arms),
-        trials=tuple(_trial_report(trial, dropped.get(id(trial))) for trial in trials),
+        arms=tuple(report_arm(arm, counted, arms) for arm in resolved.arms),
+        trials=tuple(report_trial(trial, dropped.get(id(trial))) for trial in trials),
         comparisons=comparisons,
         parity=check_parity(resolved.arms, arms) if several and len(arms) > 1 else None,
         fairness=fairness,
@@ -246,7 +249,7 @@ def build_results(
     )
 
 
-def _why_withheld(status: Status) -> str | None:
+def explain_withheld(status: Status) -> str | None:
     """A verdict is read when the plan says so: whoever stops when the numbers please them finds what they like.
 
     One read after a failure and another after its retry would raise 9 % false alarms (docs/method.md).
@@ -262,7 +265,8 @@ def _why_withheld(status: Status) -> str | None:
             assert_never(status)
 
 
-def _arm_result(arm: ResolvedArm, trials: Sequence[TrialSummary], arms: Sequence[StartedArm]) -> ArmResult:
+def report_arm(arm: ResolvedArm, trials: Sequence[TrialSummary], arms: Sequence[StartedArm]) -> ArmResult:
+    """One arm over its trials that count."""
     started = next((one for one in arms if one.arm == arm.name), None)
     counted = sorted((one for one in trials if one.planned.arm == arm.name), key=lambda trial: trial.planned.slot)
     return ArmResult(
@@ -270,13 +274,14 @@ def _arm_result(arm: ResolvedArm, trials: Sequence[TrialSummary], arms: Sequence
         profile=arm.profile,
         simulated=arm.simulated,
         trials=len(counted),
-        not_taken=() if started is None else not_taken(arm, started),
-        not_read_back=() if started is None else not_read_back(arm, started),
-        **{key: _aggregate(metric, counted) for key, metric in METRICS.items()},
+        not_taken=() if started is None else list_not_taken(arm, started),
+        not_read_back=() if started is None else list_not_read_back(arm, started),
+        **{key: aggregate(metric, counted) for key, metric in METRICS.items()},
     )
 
 
-def _aggregate(metric: Metric, trials: Sequence[TrialSummary]) -> Scalar | Distribution:
+def aggregate(metric: Metric, trials: Sequence[TrialSummary]) -> Scalar | Distribution:
+    """A metric over an arm's trials."""
     reasons = [
         trial.missing.get(key, "not measured")
         for trial in trials
@@ -285,9 +290,9 @@ def _aggregate(metric: Metric, trials: Sequence[TrialSummary]) -> Scalar | Distr
     ]
     missing = "; ".join(dict.fromkeys(reasons)) or None if trials else "no trial counts"
     if metric.kind is Kind.DISTRIBUTION:
-        means = {name: mean(_known(trials, f"{metric.key}.{name}")) for name in STATISTICS}
+        means = {name: mean(_list_known(trials, f"{metric.key}.{name}")) for name in STATISTICS}
         return Distribution(**means, missing=missing)
-    known = _known(trials, metric.key)
+    known = _list_known(trials, metric.key)
     return Scalar(
         mean=mean(known),
         std=sample_std(known),
@@ -296,11 +301,12 @@ def _aggregate(metric: Metric, trials: Sequence[TrialSummary]) -> Scalar | Distr
     )
 
 
-def _known(trials: Sequence[TrialSummary], key: str) -> list[float]:
+def _list_known(trials: Sequence[TrialSummary], key: str) -> list[float]:
     return [value for trial in trials if (value := trial.metrics.get(key)) is not None]
 
 
-def _trial_report(trial: TrialSummary, dropped: str | None) -> TrialReport:
+def report_trial(trial: TrialSummary, dropped: str | None) -> TrialReport:
+    """A trial as results say it."""
     return TrialReport(
         **trial.planned.model_dump(),
         state=trial.state,
@@ -311,5 +317,5 @@ def _trial_report(trial: TrialSummary, dropped: str | None) -> TrialReport:
         metrics=trial.metrics,
         missing=trial.missing,
         neighbours=tuple(describe_neighbours(trial)),
-        held_back_pct=held_back_pct(trial),
+        held_back_pct=measure_held_back_pct(trial),
     )

@@ -32,7 +32,7 @@ def write_summary(
 
     `withheld`: why there may be no verdict yet.
     """
-    news = _news(status, blocks_done, blocks_planned, failure)
+    news = tell_news(status, blocks_done, blocks_planned, failure)
     leads = lead_comparisons(comparisons)
     told = {one.candidate: one.verdict for one in leads}
     # Of the same work both primary metrics say the same; where they do not, both are said.
@@ -41,13 +41,14 @@ def write_summary(
     if len(resolved.arms) == 1:
         findings.append(f"{resolved.baseline} is the only arm: there is nothing to compare it with.")
     elif blocks_done or status is Status.SUCCEEDED:
-        findings += [_finding(comparison, resolved, arms, withheld) for comparison in main]
+        findings += [tell_finding(comparison, resolved, arms, withheld) for comparison in main]
     simulated = ["Simulated."] if resolved.simulated else []
     beginning = " ".join([*simulated, *news])
     return (" " if len(findings) == 1 else "\n").join(filter(None, [beginning, *findings]))
 
 
-def _news(status: Status, done: int, planned: int, failure: Failure | None) -> Iterator[str]:
+def tell_news(status: Status, done: int, planned: int, failure: Failure | None) -> Iterator[str]:
+    """Where the experiment is, unless it has succeeded."""
     blocks = f"{done} of {planned} blocks"
     match status:
         case Status.QUEUED:
@@ -66,24 +67,29 @@ def _news(status: Status, done: int, planned: int, failure: Failure | None) -> I
             assert_never(status)
 
 
-def _finding(
+def tell_finding(
     comparison: Comparison, resolved: ResolvedExperiment, started: Sequence[StartedArm], withheld: str | None
 ) -> str:
+    """What one comparison came to."""
     match comparison.verdict:
         case Verdict.SLOWER | Verdict.FASTER:
-            end = f": {comparison.verdict}, but within the {_margin(comparison)} margin" * comparison.within_margin
-            return f"{_directed(comparison)}{end}. {_settings(comparison, resolved, started)}{_provisos(comparison)}"
+            margin = f": {comparison.verdict}, but within the {_write_margin(comparison)} margin"
+            said = f"{_tell_change(comparison)}{margin if comparison.within_margin else ''}"
+            return f"{said}. {tell_settings(comparison, resolved, started)}{_tell_provisos(comparison)}"
         case Verdict.SAME:
-            return f"{_directed(comparison)}: same within {_margin(comparison)}.{_provisos(comparison)}"
+            return f"{_tell_change(comparison)}: same within {_write_margin(comparison)}.{_tell_provisos(comparison)}"
         case Verdict.INCONCLUSIVE:
-            return _inconclusive(comparison, withheld)
+            return tell_inconclusive(comparison, withheld)
         case Verdict.CONFOUNDED:
-            return _confounded(comparison)
+            numbers = _write_numbers(comparison)
+            measured = f" What was measured on {_name_metric(comparison)}, {numbers}, may come from that."
+            names = f"{comparison.candidate} and {comparison.baseline} cannot be compared"
+            return f"{names}: {_name_some(comparison.reasons)}.{measured if numbers else ''}"
         case _:
             assert_never(comparison.verdict)
 
 
-def _directed(comparison: Comparison) -> str:
+def _tell_change(comparison: Comparison) -> str:
     """The change and its interval, both counted in the direction of the sentence's own word."""
     change, interval = comparison.change_pct, comparison.interval_pct
     assert change is not None  # noqa: S101 - a verdict needs an estimate
@@ -96,12 +102,15 @@ def _directed(comparison: Comparison) -> str:
         faster = (change > 0) == comparison.higher_is_better
         size = "less than 0.001 %" if none else percent(abs(change))
         amount = f"{size} {'faster' if faster else 'slower'} than {comparison.baseline}"
-    return f"{comparison.candidate} is {amount} on {_metric(comparison)} ({_interval(comparison, low, high)})"
+    return (
+        f"{comparison.candidate} is {amount} on {_name_metric(comparison)} ({_write_interval(comparison, low, high)})"
+    )
 
 
-def _inconclusive(comparison: Comparison, withheld: str | None) -> str:
-    names = f"{comparison.candidate} against {comparison.baseline} on {_metric(comparison)}"
-    numbers = _plain_numbers(comparison)
+def tell_inconclusive(comparison: Comparison, withheld: str | None) -> str:
+    """What can be said without a verdict, and what would decide."""
+    names = f"{comparison.candidate} against {comparison.baseline} on {_name_metric(comparison)}"
+    numbers = _write_numbers(comparison)
     if withheld is not None:
         return f"{names}: {numbers or 'no number yet'}; no verdict, {withheld}."
     if comparison.interval_pct is None or comparison.detectable_effect_pct is None:
@@ -123,41 +132,36 @@ def _inconclusive(comparison: Comparison, withheld: str | None) -> str:
     )
 
 
-def _confounded(comparison: Comparison) -> str:
-    names = f"{comparison.candidate} and {comparison.baseline} cannot be compared"
-    numbers = _plain_numbers(comparison)
-    measured = f" What was measured on {_metric(comparison)}, {numbers}, may come from that." if numbers else ""
-    return f"{names}: {_some(comparison.reasons)}.{measured}"
-
-
-def _settings(comparison: Comparison, resolved: ResolvedExperiment, started: Sequence[StartedArm]) -> str:
+def tell_settings(comparison: Comparison, resolved: ResolvedExperiment, started: Sequence[StartedArm]) -> str:
     """The settings in force in which the arms differ: the verdict is about all of them together."""
     arms = {arm.name: arm for arm in resolved.arms}
     found = contrast(arms[comparison.candidate], arms[comparison.baseline], started)
-    named = [f"{key} ({_value(ours)} against {_value(theirs)})" for key, (ours, theirs) in found.in_force.items()]
+    named = [
+        f"{key} ({_write_value(ours)} against {_write_value(theirs)})" for key, (ours, theirs) in found.in_force.items()
+    ]
     unread = [
-        f"{key} (asked: {_value(ours)} against {_value(theirs)}), which could not be read back"
+        f"{key} (asked: {_write_value(ours)} against {_write_value(theirs)}), which could not be read back"
         for key, (ours, theirs) in found.unread.items()
     ]
-    differing = f"They differ in {_some(named)}." if named else ""
-    asked = f"They may differ in {_some(unread)}." if unread else ""
+    differing = f"They differ in {_name_some(named)}." if named else ""
+    asked = f"They may differ in {_name_some(unread)}." if unread else ""
     return " ".join(filter(None, [differing, asked])) or "Their settings are the same."
 
 
-def _provisos(comparison: Comparison) -> str:
+def _tell_provisos(comparison: Comparison) -> str:
     return "".join(f" {proviso[0].upper()}{proviso[1:]}." for proviso in comparison.provisos)
 
 
-def _plain_numbers(comparison: Comparison) -> str:
+def _write_numbers(comparison: Comparison) -> str:
     if comparison.change_pct is None:
         return ""
     change = percent(comparison.change_pct, signed=True)
     if comparison.interval_pct is None:
         return change
-    return f"{change} ({_interval(comparison, *comparison.interval_pct)})"
+    return f"{change} ({_write_interval(comparison, *comparison.interval_pct)})"
 
 
-def _interval(comparison: Comparison, low: float, high: float) -> str:
+def _write_interval(comparison: Comparison, low: float, high: float) -> str:
     confidence = f"{100 * comparison.confidence:.3g} %"
     blocks = f"{comparison.pairs} block" + ("" if comparison.pairs == 1 else "s")
     if comparison.start_sd_pct is not None:
@@ -165,20 +169,20 @@ def _interval(comparison: Comparison, low: float, high: float) -> str:
     return f"{confidence} interval {percent(low, signed=True)} to {percent(high, signed=True)}, {blocks}"
 
 
-def _some(texts: Sequence[str]) -> str:
+def _name_some(texts: Sequence[str]) -> str:
     more = len(texts) - MOST_NAMED
     named = "; ".join(texts[:MOST_NAMED])
     return f"{named}; and {more} more" if more > 0 else named
 
 
-def _value(value: object) -> str:
+def _write_value(value: object) -> str:
     return json.dumps(value).strip('"')
 
 
-def _metric(comparison: Comparison) -> str:
+def _name_metric(comparison: Comparison) -> str:
     names = {PER_GPU: "output throughput per GPU", "duration_s": "duration"}
     return names.get(comparison.metric, comparison.metric.replace("_", " "))
 
 
-def _margin(comparison: Comparison) -> str:
+def _write_margin(comparison: Comparison) -> str:
     return f"{comparison.margin_pct:g} %"

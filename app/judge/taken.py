@@ -51,7 +51,7 @@ class Contrast:
         return f"they are the same thing twice, since nothing they ask for differently is in force: {asked}"
 
 
-def not_taken(arm: ResolvedArm, started: StartedArm) -> tuple[NotTaken, ...]:
+def list_not_taken(arm: ResolvedArm, started: StartedArm) -> tuple[NotTaken, ...]:
     """What the arm asks for and has not got; without what cannot be read back, and what it leaves to vLLM.
 
     Nobody asks for this project's common defaults, from which a worker departs where an engine needs it, in every arm
@@ -62,11 +62,11 @@ def not_taken(arm: ResolvedArm, started: StartedArm) -> tuple[NotTaken, ...]:
     return tuple(
         NotTaken(setting=setting, asked=asked, got=read[0])
         for setting, asked, read in found
-        if read and asked not in (*LEFT_TO_VLLM, common.get(setting)) and not _equal(asked, read[0])
+        if read and asked not in (*LEFT_TO_VLLM, common.get(setting)) and not _are_equal(asked, read[0])
     )
 
 
-def not_read_back(arm: ResolvedArm, started: StartedArm) -> tuple[str, ...]:
+def list_not_read_back(arm: ResolvedArm, started: StartedArm) -> tuple[str, ...]:
     """Settings the arm asks for of which nothing tells whether they are in force."""
     if started.simulated:
         return ()
@@ -89,10 +89,10 @@ def contrast(one: ResolvedArm, other: ResolvedArm, arms: Sequence[StartedArm]) -
             found.in_force[setting] = asked  # only one of the drivers has it
         elif not all(read):
             found.unread[setting] = asked
-        elif _equal(read[0][0], read[1][0]):
+        elif _are_equal(read[0][0], read[1][0]):
             found.void[setting] = asked
         else:
-            found.in_force[setting] = (_plain(read[0][0]), _plain(read[1][0]))
+            found.in_force[setting] = (_strip_type(read[0][0]), _strip_type(read[1][0]))
     return found
 
 
@@ -105,35 +105,35 @@ def _read_back(setting: str, asked: JsonValue, started: StartedArm) -> tuple[Jso
     if section == "environment":
         if name == "python" or not any(key.startswith("env.") for key in started.config):
             return ()
-        return next(((value,) for value in _values(f"env.{name}", started)), (None,))
+        return next(((value,) for value in _read_values(f"env.{name}", started)), (None,))
     if setting == "driver.detokenize" and started.config.get("engine.model_config.skip_tokenizer_init") is True:
         return (False,)  # there is nothing to do it with
     patterns = RENAMED.get(setting, (setting, f"{section}.*.{name}") if section == "engine" else (setting,))
-    values = [value for pattern in patterns for value in _values(pattern, started)]
-    known = [value for value in values if _comparable(asked, value)]
-    return next(((value,) for value in known if _equal(asked, value)), tuple(known[:1]))
+    values = [value for pattern in patterns for value in _read_values(pattern, started)]
+    known = [value for value in values if is_comparable(asked, value)]
+    return next(((value,) for value in known if _are_equal(asked, value)), tuple(known[:1]))
 
 
-def _values(pattern: str, started: StartedArm) -> Iterator[JsonValue]:
+def _read_values(pattern: str, started: StartedArm) -> Iterator[JsonValue]:
     for key, value in started.config.items():
         if key.count(".") == pattern.count(".") and fnmatchcase(key, pattern):
             plain: JsonValue = json.loads(json.dumps(value, default=str))
             yield plain
 
 
-def _comparable(asked: JsonValue, got: JsonValue) -> bool:
+def is_comparable(asked: JsonValue, got: JsonValue) -> bool:
     """An object's text, or the name of an enum's member beside its number, says nothing of what was asked for."""
     if isinstance(got, str):
         return not got.startswith("<") and (asked is None or isinstance(asked, str))
     return True
 
 
-def _plain(value: JsonValue) -> JsonValue:
+def _strip_type(value: JsonValue) -> JsonValue:
     """`torch.float32` and `CompilationMode.NONE` without the type."""
     return value.removeprefix("torch.") if isinstance(value, str) else value
 
 
-def _equal(one: JsonValue, other: JsonValue) -> bool:
+def _are_equal(one: JsonValue, other: JsonValue) -> bool:
     if isinstance(one, str) and isinstance(other, str):
-        return str(_plain(one)).lower() == str(_plain(other)).lower()
+        return str(_strip_type(one)).lower() == str(_strip_type(other)).lower()
     return one == other and isinstance(one, bool) == isinstance(other, bool)

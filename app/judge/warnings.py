@@ -6,14 +6,21 @@ from enum import StrEnum
 from pydantic import Field
 
 from app.format import percent
-from app.judge.blocks import Blocks, finished, succeeded
+from app.judge.blocks import Blocks, has_succeeded, list_finished
 from app.judge.clocks import HELD_BACK_PCT
-from app.judge.conditions import OTHERS_PCT, idle_share, others_share
+from app.judge.conditions import OTHERS_PCT, find_idle_share, find_others_share
 from app.judge.continuation import Continuation, EarlierBlocks
 from app.judge.fairness import Fairness
-from app.judge.luck import NoiseFloor, start_spread
-from app.judge.neighbours import gpus_of, has_neighbours, held_back_pct, unattributed, unseen_clause, who
-from app.judge.taken import contrast, not_taken
+from app.judge.luck import NoiseFloor, read_spread
+from app.judge.neighbours import (
+    describe_unattributed,
+    describe_unseen,
+    has_neighbours,
+    list_gpus,
+    measure_held_back_pct,
+    name_neighbour,
+)
+from app.judge.taken import contrast, list_not_taken
 from app.judge.verdict import BlockValues, Comparison, StartLuck, Verdict, lead_comparisons
 from app.measure.metrics import PERCENTILES, TrialSummary
 from app.measure.records import StartedArm, Unseen
@@ -24,8 +31,8 @@ from app.spec.plan import TrialPlan
 from app.spec.resolution import ResolvedExperiment
 from app.spec.workload import SyntheticPrompts
 from app.stats.estimate import NoEstimate, to_percent
-from app.stats.outlier import outlier
-from app.stats.sample import fewest_values
+from app.stats.outlier import find_outlier
+from app.stats.sample import count_fewest_values
 from app.stats.starts import compare_starts
 
 MOST_ERRORS = 200  # characters of an error in a warning
@@ -76,16 +83,17 @@ def warn_of_trials(
 ) -> Iterator[ResultWarning]:
     """Everything a reader should know before believing the numbers."""
     trials = [trial for by_arm in blocks.values() for trial in by_arm.values()]
-    counted = [trial for trial in trials if succeeded(trial)]
-    yield from _warn_of_plan(spec, resolved, status, len(finished(blocks, plan)))
-    yield from _warn_of_failures(trials, plan.arms)
+    counted = [trial for trial in trials if has_succeeded(trial)]
+    yield from warn_of_plan(spec, resolved, status, len(list_finished(blocks, plan)))
+    yield from warn_of_failures(trials, plan.arms)
     made_up = {arm.name for arm in resolved.arms if arm.simulated}
     yield from warn_of_conditions([trial for trial in counted if trial.planned.arm not in made_up])
-    yield from _warn_of_cache(spec, counted)
-    yield from _warn_of_missing_numbers(counted)
+    yield from warn_of_cache(spec, counted)
+    yield from warn_of_missing_numbers(counted)
 
 
-def _warn_of_plan(spec: Experiment, resolved: ResolvedExperiment, status: Status, done: int) -> Iterator[ResultWarning]:
+def warn_of_plan(spec: Experiment, resolved: ResolvedExperiment, status: Status, done: int) -> Iterator[ResultWarning]:
+    """What the plan itself limits."""
     if resolved.simulated:
         names = ", ".join(arm.name for arm in resolved.arms if arm.simulated)
         yield ResultWarning(code=WarningCode.SIMULATED, detail=f"No engine ran for {names}: timings are made up.")
@@ -108,9 +116,10 @@ def _warn_of_plan(spec: Experiment, resolved: ResolvedExperiment, status: Status
         )
 
 
-def _warn_of_failures(trials: Sequence[TrialSummary], arms: Sequence[str]) -> Iterator[ResultWarning]:
+def warn_of_failures(trials: Sequence[TrialSummary], arms: Sequence[str]) -> Iterator[ResultWarning]:
+    """Trials that failed, by arm."""
     for arm in arms:
-        failed = [trial for trial in trials if trial.planned.arm == arm and not succeeded(trial)]
+        failed = [trial for trial in trials if trial.planned.arm == arm and not has_succeeded(trial)]
         if failed:
             blocks = ", ".join(str(trial.planned.block) for trial in failed)
             error = (failed[0].error or "unknown error")[:MOST_ERRORS]
@@ -125,25 +134,25 @@ def warn_of_conditions(trials: Sequence[TrialSummary]) -> Iterator[ResultWarning
         for code, worst, limit, text in (
             (
                 WarningCode.HARNESS_SHARE,
-                _harness_share,
+                measure_harness_share,
                 HARNESS_SHARE,
                 "The harness itself took {:.1%} of the time of a trial",
             ),
             (
                 WarningCode.EVENT_LOOP_LAG,
-                _lag_share,
+                measure_lag_share,
                 HARNESS_SHARE,
                 "The event loop that serves the requests was held up for {:.1%} of a trial",
             ),
             (
                 WarningCode.DISTURBED_HOST,
-                others_share,
+                find_others_share,
                 OTHERS_PCT / 100,
                 "Other processes took {:.0%} of the CPUs during a trial",
             ),
             (
                 WarningCode.IDLE_ARM,
-                idle_share,
+                find_idle_share,
                 OTHERS_PCT / 100,
                 "Idle engines of other arms took {:.0%} of the CPUs during a trial, which `residency: restart` avoids",
             ),
@@ -153,11 +162,14 @@ def warn_of_conditions(trials: Sequence[TrialSummary]) -> Iterator[ResultWarning
             if above:
                 detail = f"{text.format(max(shares))} ({above} of {len(own)} trials above {limit:.0%})."
                 yield ResultWarning(code=code, detail=detail, arm=arm)
-        yield from _warn_of_gpus(arm, own)
+        yield from warn_of_gpus(arm, own)
 
 
-def _warn_of_gpus(arm: str, trials: Sequence[TrialSummary]) -> Iterator[ResultWarning]:
-    held = [share for trial in trials if (share := max(held_back_pct(trial).values(), default=0.0)) > HELD_BACK_PCT]
+def warn_of_gpus(arm: str, trials: Sequence[TrialSummary]) -> Iterator[ResultWarning]:
+    """GPUs that were held back, shared, or not seen."""
+    held = [
+        share for trial in trials if (share := max(measure_held_back_pct(trial).values(), default=0.0)) > HELD_BACK_PCT
+    ]
     if held:
         yield ResultWarning(
             code=WarningCode.THROTTLED,
@@ -167,20 +179,21 @@ def _warn_of_gpus(arm: str, trials: Sequence[TrialSummary]) -> Iterator[ResultWa
         )
     beside = [trial for trial in trials if has_neighbours(trial)]
     if beside:
-        gpu = next(gpu for gpu in gpus_of(beside[0]) if gpu.neighbours)
+        gpu = next(gpu for gpu in list_gpus(beside[0]) if gpu.neighbours)
         yield ResultWarning(
             code=WarningCode.NEIGHBOUR,
-            detail=f"On GPU {gpu.gpu} was {who(gpu.neighbours[0])}, in {len(beside)} of {len(trials)} trials.",
+            detail=f"On GPU {gpu.gpu} was {name_neighbour(gpu.neighbours[0])}, in {len(beside)} of {len(trials)} "
+            "trials.",
             arm=arm,
         )
-    unseen = [unattributed(trials), unseen_clause(Unseen.HELD_BACK, trials)]
+    unseen = [describe_unattributed(trials), describe_unseen(Unseen.HELD_BACK, trials)]
     told = [clause for clause in unseen if clause is not None]
     if told:
         detail = "; ".join(told)
         yield ResultWarning(code=WarningCode.CONDITIONS_UNSEEN, detail=f"{detail[0].upper()}{detail[1:]}.", arm=arm)
 
 
-def _warn_of_cache(spec: Experiment, trials: Sequence[TrialSummary]) -> Iterator[ResultWarning]:
+def warn_of_cache(spec: Experiment, trials: Sequence[TrialSummary]) -> Iterator[ResultWarning]:
     """Samples of one prompt share its prefix within a trial; more cached tokens than that were there before."""
     expected = 1 - 1 / spec.workload.samples_per_prompt
     synthetic = isinstance(spec.workload.prompts, SyntheticPrompts)
@@ -200,10 +213,11 @@ def _warn_of_cache(spec: Experiment, trials: Sequence[TrialSummary]) -> Iterator
             yield ResultWarning(code=WarningCode.CACHED_TOKENS, detail=detail, arm=arm)
 
 
-def _warn_of_missing_numbers(trials: Sequence[TrialSummary]) -> Iterator[ResultWarning]:
+def warn_of_missing_numbers(trials: Sequence[TrialSummary]) -> Iterator[ResultWarning]:
+    """Percentiles of too few samples, and times that engines do not give."""
     samples = min((trial.work.samples for trial in trials if trial.work is not None), default=None)
     if samples is not None:
-        lacking = {name: fewest_values(percent) for name, percent in PERCENTILES.items()}
+        lacking = {name: count_fewest_values(percent) for name, percent in PERCENTILES.items()}
         lacking = {name: least for name, least in lacking.items() if least > samples}
         if lacking:
             needs = ", ".join(f"{name} {least}" for name, least in lacking.items())
@@ -224,7 +238,7 @@ def warn_of_settings(resolved: ResolvedExperiment, arms: Sequence[StartedArm]) -
     started = {arm.arm: arm for arm in arms}
     baseline = next(arm for arm in resolved.arms if arm.name == resolved.baseline)
     for arm in resolved.arms:
-        lacking = not_taken(arm, started[arm.name]) if arm.name in started else ()
+        lacking = list_not_taken(arm, started[arm.name]) if arm.name in started else ()
         if lacking:
             detail = f"Its engine did not take what was asked for: {'; '.join(map(str, lacking))}."
             yield ResultWarning(code=WarningCode.NOT_TAKEN, detail=detail, arm=arm.name)
@@ -262,20 +276,21 @@ def warn_of_outliers(comparisons: Sequence[Comparison]) -> Iterator[ResultWarnin
         if comparison.interval_pct is None:
             continue
         changes = [block.log_ratio for block in comparison.blocks]
-        found = outlier(changes)
+        found = find_outlier(changes)
         if found is not None:
             apart = comparison.blocks[found.index]
             yield ResultWarning(
                 code=WarningCode.OUTLYING_BLOCK,
-                detail=f"Block {apart.block} stands apart: {_signed(changes[found.index])}, where the others average "
-                f"{_signed(found.others_mean)}. It counts; without it the change would be "
-                f"{_state_change_without(comparison, apart)}. Look for what the host did then, or repeat the "
+                detail=f"Block {apart.block} stands apart: {_write_change(changes[found.index])}, where the others "
+                f"average {_write_change(found.others_mean)}. It counts; without it the change would be "
+                f"{state_change_without(comparison, apart)}. Look for what the host did then, or repeat the "
                 "experiment.",
                 arm=comparison.candidate,
             )
 
 
-def _state_change_without(comparison: Comparison, apart: BlockValues) -> str:
+def state_change_without(comparison: Comparison, apart: BlockValues) -> str:
+    """What the change would be, had a block not counted."""
     rest = [block for block in comparison.blocks if block is not apart]
     modelled = comparison.analysis != "paired"
     apart_by_start = comparison.start_sd_pct is not None
@@ -285,16 +300,16 @@ def _state_change_without(comparison: Comparison, apart: BlockValues) -> str:
         [block.order for block in rest] if modelled else None,
         [block.start if apart_by_start else 0 for block in rest],
         confidence=comparison.confidence,
-        known=None if comparison.known_spread is None else start_spread(comparison.known_spread),
+        known=None if comparison.known_spread is None else read_spread(comparison.known_spread),
     )
     if isinstance(result, NoEstimate):
         return f"unknown ({result.reason})"
-    change = result.log_ratio.transformed(to_percent)
+    change = result.log_ratio.transform(to_percent)
     low, high = (percent(end, signed=True) for end in (change.low, change.high))
     return f"{percent(change.value, signed=True)} ({low} to {high})"
 
 
-def _signed(log_ratio: float) -> str:
+def _write_change(log_ratio: float) -> str:
     return percent(to_percent(log_ratio), signed=True)
 
 
@@ -339,11 +354,13 @@ def _name_blocks(earlier: EarlierBlocks) -> str:
     return f"Blocks {blocks} of attempt {earlier.attempt} of {earlier.experiment_id}"
 
 
-def _harness_share(trial: TrialSummary) -> float | None:
+def measure_harness_share(trial: TrialSummary) -> float | None:
+    """CPU time of the harness, as a share of the trial; None where it is not known."""
     return None if trial.harness is None else _share_of(trial, trial.harness.cpu_s)
 
 
-def _lag_share(trial: TrialSummary) -> float | None:
+def measure_lag_share(trial: TrialSummary) -> float | None:
+    """How long the event loop was held up, as a share of the trial; None where it is not known."""
     lag_ms = None if trial.harness is None else trial.harness.event_loop_lag_ms
     return None if lag_ms is None else _share_of(trial, lag_ms / 1000)
 

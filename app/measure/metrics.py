@@ -17,7 +17,7 @@ from app.measure.records import Conditions, HarnessUse, TrialResult, TrialState
 from app.measure.work import TrialWork, sum_work
 from app.spec.experiment import ServiceLevels
 from app.spec.plan import PlannedTrial
-from app.stats.sample import why_no_percentile
+from app.stats.sample import explain_no_percentile
 
 
 class Better(StrEnum):
@@ -159,10 +159,10 @@ def _statistics(key: str, values: Floats, samples: int) -> Iterator[tuple[str, f
     independent = min(len(values), samples)
     yield f"{key}.mean", float(values.mean())
     yield f"{key}.std", float(values.std(ddof=1)) if len(values) > 1 else "one value has no spread"
-    asked = {name: percent for name, percent in PERCENTILES.items() if not why_no_percentile(independent, percent)}
+    asked = {name: percent for name, percent in PERCENTILES.items() if not explain_no_percentile(independent, percent)}
     found = dict(zip(asked, np.percentile(values, list(asked.values())).tolist(), strict=True))
     for name, percent in PERCENTILES.items():
-        why = why_no_percentile(independent, percent)
+        why = explain_no_percentile(independent, percent)
         pooled = f" samples with {len(values)} between them" if independent < len(values) else ""
         yield f"{key}.{name}", found[name] if why is None else why + pooled
 

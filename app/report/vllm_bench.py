@@ -8,7 +8,7 @@ import numpy as np
 from app.measure.columns import Columns, Floats
 from app.measure.metrics import PERCENTILES
 from app.spec.resolution import ResolvedArm, ResolvedExperiment
-from app.stats.sample import why_no_percentile
+from app.stats.sample import explain_no_percentile
 
 Object = dict[str, Any]
 
@@ -99,7 +99,7 @@ def _statistics(key: str, values_ms: Floats | None, samples: int) -> Object:
     }
     for name, percent in PERCENTILES.items():
         if name != "p50":
-            few = why_no_percentile(min(samples, len(values_ms)), percent)
+            few = explain_no_percentile(min(samples, len(values_ms)), percent)
             found[f"{name}_{key}_ms"] = None if few else float(np.percentile(values_ms, percent))
     return found
 

@@ -7,8 +7,8 @@ from itertools import groupby
 from pydantic import BaseModel, Field
 
 from app.errors import InvalidInput, UnreadableSpec
-from app.judge.comparison import decision_level
-from app.judge.luck import start_spread
+from app.judge.comparison import find_decision_level
+from app.judge.luck import read_spread
 from app.judge.noise import build_noise_keys, combine_noise
 from app.judge.verdict import KnownSpread
 from app.spec.experiment import Experiment, Residency
@@ -119,7 +119,7 @@ def detectable_pct(
     if not candidates or spec.plan.blocks < 2:
         return None
     analysis = choose_analysis(plan.orders(baseline, candidates[0]), len(plan.arms))
-    blocks, alpha = spec.plan.blocks, decision_level(spec)
+    blocks, alpha = spec.plan.blocks, find_decision_level(spec)
     restart, sd = plan.residency is Residency.RESTART, noise_pct / 100.0
     shared = not restart and any({baseline, candidates[0]} <= set(group) for group in plan.engines)
     between = 0.0 if known is None or shared else known.between_pct / 100.0
@@ -129,7 +129,7 @@ def detectable_pct(
         error = math.hypot(between / math.sqrt(plan.starts), sd / math.sqrt(blocks))
         effect = max(effect, detectable_by(error, plan.starts - 1, alpha=alpha))
     elif known is not None and not shared and not own:
-        error, df = error_beside(start_spread(known), sd, blocks - (1 if analysis == "paired" else 2), blocks)
+        error, df = error_beside(read_spread(known), sd, blocks - (1 if analysis == "paired" else 2), blocks)
         effect = max(effect, detectable_by(error, df, alpha=alpha))
     return round(to_percent(effect), 3)
 
@@ -222,7 +222,7 @@ def _advise_on_arms(spec: Experiment, resolved: ResolvedExperiment) -> list[str]
 
 
 def _advise_on_plan(spec: Experiment, plan: TrialPlan) -> list[str]:
-    from app.stats.sample import why_no_percentile
+    from app.stats.sample import explain_no_percentile
 
     found: list[str] = []
     blocks = spec.plan.blocks
@@ -235,7 +235,7 @@ def _advise_on_plan(spec: Experiment, plan: TrialPlan) -> list[str]:
     if spec.plan.warmup_trials == 0:
         found.append("no warm-up: the first trial of every arm pays for it")
     if plan.samples_per_trial is not None:
-        short = [reason for p in (90, 99) if (reason := why_no_percentile(plan.samples_per_trial, p)) is not None]
+        short = [reason for p in (90, 99) if (reason := explain_no_percentile(plan.samples_per_trial, p)) is not None]
         if short:
             found.append(f"percentiles without a value: {'; '.join(short)} (per trial)")
     return found

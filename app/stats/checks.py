@@ -17,6 +17,12 @@ def check_finite(name: str, values: Iterable[float]) -> None:
             raise ValueError(f"{name}[{index}] is not a finite number: {value}")
 
 
+def check_sd(sd: float) -> None:
+    """A standard deviation: finite, and 0 or more."""
+    if not (math.isfinite(sd) and sd >= 0):
+        raise ValueError(f"sd must be 0 or more, got {sd}")
+
+
 def check_blocks(blocks: int, least: int) -> None:
     """At least `least` of them."""
     if blocks < least:

@@ -2,11 +2,11 @@
 
 import math
 
-from app.stats.checks import check_blocks, check_share
+from app.stats.checks import check_blocks, check_sd, check_share
 from app.stats.estimate import Estimate
 
 
-def spread(sd: float, df: int, *, confidence: float = 0.95) -> Estimate:
+def estimate_spread(sd: float, df: int, *, confidence: float = 0.95) -> Estimate:
     """A standard deviation with its interval, in the unit of `sd`.
 
     df sd^2 / sigma^2 follows chi-square with df degrees of freedom: exact for normal noise, rough for any other.
@@ -16,8 +16,7 @@ def spread(sd: float, df: int, *, confidence: float = 0.95) -> Estimate:
 
     check_share("confidence", confidence)
     check_blocks(df + 1, 2)
-    if not (math.isfinite(sd) and sd >= 0):
-        raise ValueError(f"sd must be 0 or more, got {sd}")
+    check_sd(sd)
     tail = (1 - confidence) / 2
     low, high = (sd * math.sqrt(df / float(special.chdtri(df, share))) for share in (tail, 1 - tail))
     return Estimate(sd, min(low, sd), max(high, sd), confidence)

@@ -25,7 +25,7 @@ class Estimate:
         """Whether `point` lies outside the interval, whose ends belong to it."""
         return not self.low <= point <= self.high
 
-    def transformed(self, increasing: Callable[[float], float]) -> "Estimate":
+    def transform(self, increasing: Callable[[float], float]) -> "Estimate":
         """The same estimate on another scale. Only an increasing function keeps the confidence and the ends' order."""
         return Estimate(increasing(self.value), increasing(self.low), increasing(self.high), self.confidence)
 
@@ -35,6 +35,11 @@ class NoEstimate:
     """Why there is no number."""
 
     reason: str
+
+
+def drop_infinite(number: float) -> float | None:
+    """None for what is beyond the range of a float."""
+    return number if math.isfinite(number) else None
 
 
 def to_ratio(log_ratio: float) -> float:

@@ -6,7 +6,7 @@ Source: Holm, Scandinavian Journal of Statistics 6 (1979) 65-70.
 from collections.abc import Sequence
 
 
-def holm(p_values: Sequence[float | None]) -> list[float | None]:
+def adjust_by_holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Adjusted p-values in the same order: the k-th smallest of m times m-k+1, never below the one before, at most 1.
 
     A None is a test that was not made: it stays None and does not count.

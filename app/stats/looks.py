@@ -20,7 +20,7 @@ PATHS = 400_000  # puts the overall level within 0.0007 of 0.05
 SEED = 1977
 
 
-def level_per_look(looks: Sequence[int], alpha: float = 0.05) -> float:
+def find_level_per_look(looks: Sequence[int], alpha: float = 0.05) -> float:
     """The level at which to test after each of these numbers of blocks, so that all looks together have level `alpha`.
 
     Rounded down to four decimals.
@@ -28,11 +28,12 @@ def level_per_look(looks: Sequence[int], alpha: float = 0.05) -> float:
     check_share("alpha", alpha)
     if not looks or looks[0] < 2 or any(later <= earlier for earlier, later in pairwise(looks)):
         raise ValueError(f"looks are increasing numbers of blocks from 2 on, got {list(looks)}")
-    return _level_per_look(tuple(looks), alpha) if len(looks) > 1 else alpha
+    return simulate_level(tuple(looks), alpha) if len(looks) > 1 else alpha
 
 
 @lru_cache(maxsize=128)
-def _level_per_look(looks: tuple[int, ...], alpha: float) -> float:
+def simulate_level(looks: tuple[int, ...], alpha: float) -> float:
+    """By simulation, rounded down to four decimals."""
     from scipy import special
 
     rng = np.random.default_rng(SEED)

@@ -25,17 +25,18 @@ class Outlier:
     p: float  # that the farthest of so many is as far, were all of one normal distribution
 
 
-def outlier(values: Sequence[float], *, level: float = 0.01) -> Outlier | None:
+def find_outlier(values: Sequence[float], *, level: float = 0.01) -> Outlier | None:
     """The value that stands apart; None where none does at this level, and for fewer than `FEWEST` values."""
     check_finite("values", values)
     check_share("level", level)
     if len(values) < FEWEST:
         return None
-    farthest = min((_against_others(values, index) for index in range(len(values))), key=lambda found: found.p)
+    farthest = min((compare_with_others(values, index) for index in range(len(values))), key=lambda found: found.p)
     return farthest if farthest.p < level else None
 
 
-def _against_others(values: Sequence[float], index: int) -> Outlier:
+def compare_with_others(values: Sequence[float], index: int) -> Outlier:
+    """How far one value lies from all the others."""
     others = [value for place, value in enumerate(values) if place != index]
     mean, sd = statistics.fmean(others), statistics.stdev(others)
     distance = abs(values[index] - mean)

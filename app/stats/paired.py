@@ -62,14 +62,16 @@ class PairedResult:
         interval = self.log_ratio if self.by_start is None else self.by_start.of_blocks
         return (interval.high - interval.value) / t_quantile(1 - interval.confidence, self.sd_df)
 
-    def of_starts(self, level: StartLevel) -> "PairedResult":
+    def treat_starts_as_blocks(self, level: StartLevel) -> "PairedResult":
         """The same with every start for a block."""
         df = self.starts - 1
         return replace(self, blocks=self.starts, sd=level.sd, sd_df=df, df=df, analysis="paired", position=None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Fit:
+class Fit:
+    """A value with its standard error."""
+
     value: float
     sd: float
     standard_error: float
@@ -77,11 +79,13 @@ class _Fit:
 
     @property
     def p(self) -> float:
+        """Two-sided p-value of 0."""
         if self.standard_error == 0:
             return 0.0 if self.value else 1.0
         return t_tails(self.value / self.standard_error, self.df)
 
     def half_width(self, level: float) -> float:
+        """Of the interval at a level."""
         return t_quantile(level, self.df) * self.standard_error
 
     def interval(self, level: float, confidence: float) -> Estimate:
@@ -139,19 +143,20 @@ def analyse_differences(
     """The same from one log ratio, or one contrast of logs, per block."""
     check_share("confidence", confidence)
     check_finite("differences", differences)
-    signs = _signs(positions if arms <= 2 else None, len(differences))
+    signs = check_signs(positions if arms <= 2 else None, len(differences))
     if len(differences) < 2:
         return NoEstimate(f"fewer than 2 blocks ({len(differences)}): one difference does not show its own noise")
     analysis = choose_analysis(signs, arms)
-    paired = _paired(differences)
+    paired = fit_paired(differences)
     if analysis == "paired":
-        return _result(analysis, [paired], None, signs, confidence)
-    crossover, position = _crossover(differences, signs)
+        return _build_result(analysis, [paired], None, signs, confidence)
+    crossover, position = fit_crossover(differences, signs)
     fits = [crossover] if analysis == "crossover" else [paired, crossover]
-    return _result(analysis, fits, position, signs, confidence)
+    return _build_result(analysis, fits, position, signs, confidence)
 
 
-def _signs(positions: Sequence[int] | None, blocks: int) -> list[int]:
+def check_signs(positions: Sequence[int] | None, blocks: int) -> list[int]:
+    """+1 and -1, or all 0, one for each block; else ValueError."""
     signs = [0] * blocks if positions is None else list(positions)
     if len(signs) != blocks:
         raise ValueError(f"every block needs a position, got {len(signs)} for {blocks} blocks")
@@ -160,8 +165,8 @@ def _signs(positions: Sequence[int] | None, blocks: int) -> list[int]:
     return signs
 
 
-def _result(
-    analysis: Analysis, fits: list[_Fit], position: _Fit | None, signs: list[int], confidence: float
+def _build_result(
+    analysis: Analysis, fits: list[Fit], position: Fit | None, signs: list[int], confidence: float
 ) -> PairedResult:
     blocks, level = len(signs), 1 - confidence
     p = min(fit.p for fit in fits)
@@ -184,29 +189,30 @@ def _result(
     )
 
 
-def _paired(differences: Sequence[float]) -> _Fit:
+def fit_paired(differences: Sequence[float]) -> Fit:
+    """The mean of all blocks."""
     blocks = len(differences)
-    mean = without_rounding(math.fsum(differences) / blocks)
-    sd = without_rounding(math.sqrt(_squares(differences) / (blocks - 1)))
-    return _Fit(mean, sd, sd / math.sqrt(blocks), blocks - 1)
+    mean = drop_rounding(math.fsum(differences) / blocks)
+    sd = drop_rounding(math.sqrt(_sum_squares(differences) / (blocks - 1)))
+    return Fit(mean, sd, sd / math.sqrt(blocks), blocks - 1)
 
 
-def _crossover(differences: Sequence[float], signs: Sequence[int]) -> tuple[_Fit, _Fit]:
+def fit_crossover(differences: Sequence[float], signs: Sequence[int]) -> tuple[Fit, Fit]:
     """The log ratio and the position effect: half the sum and half the difference of the two orders' means."""
     orders = [[d for d, sign in zip(differences, signs, strict=True) if sign == order] for order in (1, -1)]
     first, second = (math.fsum(order) / len(order) for order in orders)
     df = len(differences) - 2
-    sd = without_rounding(math.sqrt(sum(map(_squares, orders)) / df))
+    sd = drop_rounding(math.sqrt(sum(map(_sum_squares, orders)) / df))
     standard_error = sd / 2 * math.sqrt(sum(1 / len(order) for order in orders))
-    log_ratio, position = without_rounding((first + second) / 2), without_rounding((first - second) / 2)
-    return _Fit(log_ratio, sd, standard_error, df), _Fit(position, sd, standard_error, df)
+    log_ratio, position = drop_rounding((first + second) / 2), drop_rounding((first - second) / 2)
+    return Fit(log_ratio, sd, standard_error, df), Fit(position, sd, standard_error, df)
 
 
-def _squares(values: Sequence[float]) -> float:
+def _sum_squares(values: Sequence[float]) -> float:
     mean = math.fsum(values) / len(values)
     return math.fsum((value - mean) ** 2 for value in values)
 
 
-def without_rounding(number: float) -> float:
+def drop_rounding(number: float) -> float:
     """0 for what floating point leaves of a difference that is 0."""
     return 0.0 if abs(number) < ROUNDING else number

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from app.stats.checks import check_blocks, check_share
+from app.stats.checks import check_blocks, check_sd, check_share
 from app.stats.paired import Analysis, PairedResult, choose_analysis
 from app.stats.student import t_quantile
 from app.stats.two_intervals import separate_level
@@ -33,9 +33,8 @@ def chance_of_decision(
     They decide where the interval at level `alpha` excludes 0, or lies within ± `margin` (a log ratio). Without a
     margin it is the power of the test.
     """
-    return float(
-        _chances(np.array([effect]), np.array([_checked(sd)]), blocks, analysis, margin=margin, alpha=alpha)[0]
-    )
+    check_sd(sd)
+    return float(_compute_chances(np.array([effect]), np.array([sd]), blocks, analysis, margin=margin, alpha=alpha)[0])
 
 
 def detectable_effect(sd: float, blocks: int, analysis: Analysis, *, alpha: float = 0.05, power: float = 0.8) -> float:
@@ -44,15 +43,15 @@ def detectable_effect(sd: float, blocks: int, analysis: Analysis, *, alpha: floa
     check_share("power", power)
     if power <= alpha:
         raise ValueError(f"power {power} is reached by chance at alpha {alpha}")
-    standard_error, df, level = _interval(sd, blocks, analysis, alpha)
-    return standard_error * _noncentrality(df, level, power)
+    standard_error, df, level = _describe_interval(sd, blocks, analysis, alpha)
+    return standard_error * _solve_noncentrality(df, level, power)
 
 
 def detectable_by(standard_error: float, df: float, *, alpha: float = 0.05, power: float = 0.8) -> float:
     """The smallest log ratio that a t interval of this standard error finds with probability `power`."""
     check_share("alpha", alpha)
     check_share("power", power)
-    return standard_error * _noncentrality(df, alpha, power)
+    return standard_error * _solve_noncentrality(df, alpha, power)
 
 
 def blocks_needed(
@@ -67,38 +66,40 @@ def blocks_needed(
     """
     check_share("alpha", alpha)
     check_share("power", power)
-    effects, sds = _open_still(result)
+    effects, sds = list_still_open(result)
     step = 2 if arms <= 2 else 1
     first = max(result.blocks + 1, 4 if arms <= 2 else 2)
     counts = range(first + first % step, MOST_BLOCKS + 1, step)
 
     def chance(blocks: int) -> float:
         analysis = choose_analysis([1, -1] * (blocks // 2) + [1] * (blocks % 2), arms)
-        return float(_chances(effects, sds, blocks, analysis, margin=margin, alpha=alpha).mean())
+        return float(_compute_chances(effects, sds, blocks, analysis, margin=margin, alpha=alpha).mean())
 
     place = bisect_left(counts, power, key=chance)
     return counts[place] if place < len(counts) else None
 
 
-def _open_still(result: PairedResult) -> tuple[Array, Array]:
+def list_still_open(result: PairedResult) -> tuple[Array, Array]:
     """Equally likely pairs of true effect and true standard deviation, given the blocks."""
     from scipy import special
 
     grid = (np.arange(_GRID) + 0.5) / _GRID
     sds = np.asarray(result.sd * np.sqrt(result.sd_df / special.chdtri(result.sd_df, grid)), dtype=np.float64)
-    error, _, _ = _interval(1.0, result.blocks, result.analysis, 0.05)
+    error, _, _ = _describe_interval(1.0, result.blocks, result.analysis, 0.05)
     effects = result.log_ratio.value + np.outer(sds * error, special.ndtri(grid))
     return np.asarray(effects.ravel(), dtype=np.float64), np.asarray(np.repeat(sds, _GRID), dtype=np.float64)
 
 
-def _chances(effects: Array, sds: Array, blocks: int, analysis: Analysis, *, margin: float, alpha: float) -> Array:
+def _compute_chances(
+    effects: Array, sds: Array, blocks: int, analysis: Analysis, *, margin: float, alpha: float
+) -> Array:
     """`chance_of_decision`, one for each pair of effect and standard deviation."""
     from scipy import special
 
     check_share("alpha", alpha)
-    error, _, _ = _interval(1.0, blocks, analysis, alpha)
+    error, _, _ = _describe_interval(1.0, blocks, analysis, alpha)
     errors = np.maximum(sds * error, np.finfo(float).tiny)[:, None]
-    widths, weights = _half_widths(blocks, analysis, alpha)
+    widths, weights = list_half_widths(blocks, analysis, alpha)
     halves, centres = errors * widths, np.abs(effects)[:, None]
 
     def beyond(limit: Array) -> Array:
@@ -109,29 +110,19 @@ def _chances(effects: Array, sds: Array, blocks: int, analysis: Analysis, *, mar
 
 
 @lru_cache(maxsize=1024)
-def _half_widths(blocks: int, analysis: Analysis, alpha: float) -> tuple[Array, Array]:
+def list_half_widths(blocks: int, analysis: Analysis, alpha: float) -> tuple[Array, Array]:
     """What the interval's half width can come out as, in true standard errors, and how likely: Gauss-Legendre nodes."""
     from scipy import special
 
-    _, df, level = _interval(1.0, blocks, analysis, alpha)
+    _, df, level = _describe_interval(1.0, blocks, analysis, alpha)
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     return t_quantile(level, df) * np.sqrt(np.asarray(special.chdtri(df, (1 - nodes) / 2)) / df), weights / 2
 
 
-def _least_blocks(analysis: Analysis) -> int:
-    return {"paired": 2, "crossover": 3, "narrower": 4}[analysis]
-
-
-def _checked(sd: float) -> float:
-    if not (math.isfinite(sd) and sd >= 0):
-        raise ValueError(f"sd must be 0 or more, got {sd}")
-    return sd
-
-
-def _interval(sd: float, blocks: int, analysis: Analysis, alpha: float) -> tuple[float, int, float]:
+def _describe_interval(sd: float, blocks: int, analysis: Analysis, alpha: float) -> tuple[float, int, float]:
     """Standard error, degrees of freedom and level of the interval that decides."""
-    check_blocks(blocks, _least_blocks(analysis))
-    _checked(sd)
+    check_blocks(blocks, {"paired": 2, "crossover": 3, "narrower": 4}[analysis])
+    check_sd(sd)
     if analysis == "paired":
         return sd / math.sqrt(blocks), blocks - 1, alpha
     fewer = blocks // 2
@@ -139,7 +130,7 @@ def _interval(sd: float, blocks: int, analysis: Analysis, alpha: float) -> tuple
     return standard_error, blocks - 2, alpha if analysis == "crossover" else separate_level(alpha, blocks)
 
 
-def _power(noncentrality: float, df: float, level: float) -> float:
+def _compute_power(noncentrality: float, df: float, level: float) -> float:
     # Both tails of a noncentral t are one tail of its square, a noncentral F; scipy's nct is NaN far out.
     from scipy import special
 
@@ -147,11 +138,11 @@ def _power(noncentrality: float, df: float, level: float) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _noncentrality(df: float, level: float, power: float) -> float:
+def _solve_noncentrality(df: float, level: float, power: float) -> float:
     """The true effect in standard errors at which the power is reached."""
     from scipy import optimize
 
     upper = 1.0
-    while _power(upper, df, level) < power:
+    while _compute_power(upper, df, level) < power:
         upper *= 2
-    return float(optimize.brentq(lambda effect: _power(effect, df, level) - power, 0.0, upper))
+    return float(optimize.brentq(lambda effect: _compute_power(effect, df, level) - power, 0.0, upper))

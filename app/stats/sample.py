@@ -30,17 +30,17 @@ def percentile(values: Sequence[float], percent: float) -> float | None:
     Source: Hyndman and Fan, The American Statistician 50 (1996) 361-365, type 7.
     """
     check_finite("values", values)
-    return None if why_no_percentile(len(values), percent) else float(np.percentile(values, percent))
+    return None if explain_no_percentile(len(values), percent) else float(np.percentile(values, percent))
 
 
-def why_no_percentile(count: int, percent: float) -> str | None:
+def explain_no_percentile(count: int, percent: float) -> str | None:
     """The reason why so many values give no such percentile; None if they do."""
-    least = fewest_values(percent)
+    least = count_fewest_values(percent)
     return None if count >= least else f"p{percent:g} needs {least} values, got {count}"
 
 
 @lru_cache(maxsize=64)
-def fewest_values(percent: float) -> int:
+def count_fewest_values(percent: float) -> int:
     """The fewest values that show a percentile: 64 for p90, 130 for p95, 662 for p99, 1 for the median.
 
     With 99 % confidence at least two of them lie beyond it, so that no single value decides; the median is

@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from app.stats.checks import check_finite
 
@@ -17,7 +16,7 @@ FEWEST = 6  # two-sided p is at least 2 / 2^n, and 2/32 is above 5 %
 MOST = 20
 
 
-def why_no_sign_flip(pairs: int) -> str | None:
+def explain_no_sign_flip(pairs: int) -> str | None:
     """The reason why `sign_flip_p` has no answer for so many pairs; None if it has one."""
     if pairs < FEWEST:
         return f"{pairs} pairs have no p-value below {min(1.0, 2 / 2**pairs):g}: {FEWEST} are needed"
@@ -29,15 +28,12 @@ def why_no_sign_flip(pairs: int) -> str | None:
 def sign_flip_p(differences: Sequence[float]) -> float | None:
     """Two-sided p-value, between 2 / 2^n and 1; None where `why_no_sign_flip` gives a reason."""
     check_finite("differences", differences)
-    if why_no_sign_flip(len(differences)):
+    if explain_no_sign_flip(len(differences)):
         return None
     # Flipping all signs mirrors the sum, so half the patterns tell all: the first sign stays.
     sums = np.array(differences[:1], dtype=float)
     for difference in differences[1:]:
         sums = np.concatenate([sums + difference, sums - difference])
-    return _share_beyond(sums, math.fsum(differences), math.fsum(map(abs, differences)))
-
-
-def _share_beyond(sums: npt.NDArray[np.float64], observed: float, scale: float) -> float:
     # Sums that are equal on paper differ in their last digits; losing a tie would make p too small.
-    return float(np.mean(np.abs(sums) >= abs(observed) - 1e-9 * scale))
+    least = abs(math.fsum(differences)) - 1e-9 * math.fsum(map(abs, differences))
+    return float(np.mean(np.abs(sums) >= least))

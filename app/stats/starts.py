@@ -23,9 +23,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from app.stats.checks import check_finite
-from app.stats.dispersion import spread
+from app.stats.dispersion import estimate_spread
 from app.stats.estimate import Estimate, NoEstimate
-from app.stats.paired import PairedResult, StartLevel, analyse_differences, log_ratios, without_rounding
+from app.stats.paired import PairedResult, StartLevel, analyse_differences, drop_rounding, log_ratios
 from app.stats.student import t_quantile, t_tails
 
 LEAST_STARTS = 2  # one value of unknown spread would have to be 13 times as large to be told from 0
@@ -55,7 +55,7 @@ class StartSpread:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fit:
+class StartFit:
     """Starts and position by least squares."""
 
     values: list[float]  # of the starts
@@ -106,15 +106,15 @@ def analyse_starts(
         return result
     distinct = len(set(starts))
     if distinct == 1:
-        return result if known is None else _widened(result, known)
+        return result if known is None else widen(result, known)
     if distinct == len(differences):
         return replace(result, starts=distinct)
-    return _by_start(
+    return judge_by_start(
         replace(result, starts=distinct), _fit(differences, positions if arms <= 2 else None, starts), confidence
     )
 
 
-def start_values(
+def list_start_values(
     differences: Sequence[float], positions: Sequence[int] | None, starts: Sequence[int]
 ) -> tuple[StartValue, ...]:
     """What every start gave, in the order of their indices."""
@@ -126,7 +126,7 @@ def start_values(
     )
 
 
-def spread_of(values: Sequence[StartValue]) -> StartSpread | None:
+def combine_starts(values: Sequence[StartValue]) -> StartSpread | None:
     """What starts of equal engines say together, from one A/A experiment or several; None for fewer than two.
 
     The interval of the start's own part is the chi-square interval of the mean square (`dispersion.spread`) less the
@@ -141,7 +141,7 @@ def spread_of(values: Sequence[StartValue]) -> StartSpread | None:
         sd=sd,
         blocks=1 / statistics.fmean(1 / value.blocks for value in values),
         starts=len(values),
-        between=spread(sd, len(values)).transformed(lambda whole: math.sqrt(max(0.0, whole**2 - noise))),
+        between=estimate_spread(sd, len(values)).transform(lambda whole: math.sqrt(max(0.0, whole**2 - noise))),
     )
 
 
@@ -157,21 +157,22 @@ def error_beside(known: StartSpread, sd: float, sd_df: float, blocks: int) -> tu
     return math.sqrt(variance), variance**2 / (known.sd**4 / known.starts + ours**2 / sd_df)
 
 
-def _widened(result: PairedResult, known: StartSpread) -> PairedResult:
+def widen(result: PairedResult, known: StartSpread) -> PairedResult:
     """The interval of one start's blocks, or the one that speaks of other starts too, whichever is wider."""
     error, df = error_beside(known, result.sd, result.sd_df, result.blocks)
-    return _wider(result, StartLevel(error, df, known.sd, result.log_ratio)) if error else result
+    return _keep_wider(result, StartLevel(error, df, known.sd, result.log_ratio)) if error else result
 
 
-def _by_start(result: PairedResult, fit: _Fit, confidence: float) -> PairedResult:
-    mean, sd = without_rounding(statistics.fmean(fit.values)), without_rounding(statistics.stdev(fit.values))
+def judge_by_start(result: PairedResult, fit: StartFit, confidence: float) -> PairedResult:
+    """Starts as the sample, or the blocks within them: whichever interval is wider."""
+    mean, sd = drop_rounding(statistics.fmean(fit.values)), drop_rounding(statistics.stdev(fit.values))
     within = fit.interval(mean, fit.standard_error, confidence)
     level = StartLevel(sd / math.sqrt(result.starts), result.starts - 1, sd, within)
-    return _wider(
+    return _keep_wider(
         replace(
             result,
             log_ratio=within,
-            p_t=_p(mean, fit.standard_error, fit.df),
+            p_t=_compute_p(mean, fit.standard_error, fit.df),
             df=fit.df,
             sd=fit.sd,
             sd_df=fit.df,
@@ -182,23 +183,23 @@ def _by_start(result: PairedResult, fit: _Fit, confidence: float) -> PairedResul
     )
 
 
-def _wider(result: PairedResult, level: StartLevel) -> PairedResult:
+def _keep_wider(result: PairedResult, level: StartLevel) -> PairedResult:
     value, confidence = result.log_ratio.value, result.log_ratio.confidence
     half = t_quantile(1 - confidence, level.df) * level.standard_error
-    p = max(result.p_t, _p(value, level.standard_error, level.df))
+    p = max(result.p_t, _compute_p(value, level.standard_error, level.df))
     if half <= result.log_ratio.high - value:
         return replace(result, p_t=p, by_start=level)
     interval = Estimate(value, value - half, value + half, confidence)
     return replace(result, log_ratio=interval, p_t=p, df=level.df, by_start=level)
 
 
-def _p(value: float, standard_error: float, df: float) -> float:
+def _compute_p(value: float, standard_error: float, df: float) -> float:
     if standard_error == 0:
         return 0.0 if value else 1.0
     return t_tails(value / standard_error, df)
 
 
-def _fit(differences: Sequence[float], positions: Sequence[int] | None, starts: Sequence[int]) -> _Fit:
+def _fit(differences: Sequence[float], positions: Sequence[int] | None, starts: Sequence[int]) -> StartFit:
     """d = value of the start + sign x position effect; the effect is modelled where a start shows it and df remain."""
     signs = [0] * len(differences) if positions is None else list(positions)
     indices = sorted(set(starts))
@@ -212,15 +213,15 @@ def _fit(differences: Sequence[float], positions: Sequence[int] | None, starts: 
     effect = math.fsum(d * (sign - leaning[start]) for d, sign, start in blocks) / lever if modelled else 0.0
     df -= modelled
     residuals = [d - means[start] - effect * (sign - leaning[start]) for d, sign, start in blocks]
-    sd = without_rounding(math.sqrt(math.fsum(one**2 for one in residuals) / df)) if df else 0.0
+    sd = drop_rounding(math.sqrt(math.fsum(one**2 for one in residuals) / df)) if df else 0.0
     k = len(indices)
     variance = sum(1 / size for size in sizes.values()) / k**2
     if modelled:
         variance += (sum(leaning.values()) / k) ** 2 / lever
-    return _Fit(
-        values=[without_rounding(means[start] - effect * leaning[start]) for start in indices],
+    return StartFit(
+        values=[drop_rounding(means[start] - effect * leaning[start]) for start in indices],
         sd=sd,
         df=df,
         standard_error=sd * math.sqrt(variance),
-        position=(without_rounding(effect), sd / math.sqrt(lever)) if modelled else None,
+        position=(drop_rounding(effect), sd / math.sqrt(lever)) if modelled else None,
     )

@@ -121,7 +121,7 @@ def comparison(processes: Sequence[Object]) -> Object | None:
     )
     if isinstance(result, NoEstimate):
         return None
-    change = result.log_ratio.transformed(to_percent)
+    change = result.log_ratio.transform(to_percent)
     return {
         "blocks": result.blocks,
         "duration_change_pct": change.value,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.judge.comparison import Comparison, Verdict, compare, decision_level, should_stop_early
+from app.judge.comparison import Comparison, Verdict, compare, find_decision_level, should_stop_early
 from app.measure.metrics import TrialSummary
 from app.measure.records import Conditions, ProcessTreatment, StartedArm
 from app.spec.experiment import Experiment
@@ -427,18 +427,18 @@ def test_a_sign_flip_p_needs_six_pairs() -> None:
 
 
 def test_planned_looks_cost_confidence() -> None:
-    assert decision_level(a_spec()) == 0.05
-    level = decision_level(a_spec(plan={"blocks": 10, "looks": [4, 6, 8]}))
+    assert find_decision_level(a_spec()) == 0.05
+    level = find_decision_level(a_spec(plan={"blocks": 10, "looks": [4, 6, 8]}))
     assert level == pytest.approx(0.018, abs=0.002)
-    assert level == decision_level(a_spec(plan={"blocks": 10, "looks": [4, 6, 8, 10]}))
+    assert level == find_decision_level(a_spec(plan={"blocks": 10, "looks": [4, 6, 8, 10]}))
     trials = trials_of(SAME_SPEED, slower_by(10))
     assert throughput(trials, plan={"looks": [4]}).confidence == pytest.approx(
-        1 - decision_level(a_spec(plan={"looks": [4]}))
+        1 - find_decision_level(a_spec(plan={"looks": [4]}))
     )
 
 
 def test_a_level_too_small_for_the_table_is_split_evenly() -> None:
-    assert decision_level(a_spec(plan={"looks": [2, 4]}, decision={"alpha": 3e-5})) == pytest.approx(1e-5)
+    assert find_decision_level(a_spec(plan={"looks": [2, 4]}, decision={"alpha": 3e-5})) == pytest.approx(1e-5)
 
 
 def stops(trials: Sequence[TrialSummary], **plan: Any) -> bool:

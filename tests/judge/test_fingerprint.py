@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.judge.fingerprint import describe_environment, fingerprint, gpus_of
+from app.judge.fingerprint import compute_fingerprint, count_gpus, describe_environment
 from app.measure.records import StartedArm
 from app.spec.experiment import Experiment
 from app.spec.resolution import resolve
@@ -22,7 +22,7 @@ def engines(**changes: Any) -> list[StartedArm]:
 
 def print_of(spec: Experiment | None = None, arms: list[StartedArm] | None = None, **options: Any) -> str:
     spec = spec or a_spec()
-    return fingerprint(spec, resolve(spec), engines() if arms is None else arms, **options)
+    return compute_fingerprint(spec, resolve(spec), engines() if arms is None else arms, **options)
 
 
 def test_it_is_a_sha256() -> None:
@@ -126,7 +126,7 @@ def test_a_host_without_a_gpu_has_none() -> None:
 def test_what_a_kernel_keeps_of_the_memory_is_no_part_of_it(reported: int, other: int, same: bool) -> None:
     spec = a_spec()
     prints = {
-        fingerprint(spec, resolve(spec), [a_resolved_arm("sync", hardware={"memory_gib": gib})])
+        compute_fingerprint(spec, resolve(spec), [a_resolved_arm("sync", hardware={"memory_gib": gib})])
         for gib in (reported, other)
     }
     assert (len(prints) == 1) is same
@@ -137,4 +137,4 @@ def test_an_arm_has_the_gpus_its_engine_runs_on_not_those_it_may_see(
     visible: int, processes: int | None, gpus: int
 ) -> None:
     config: dict[str, object] = {} if processes is None else {"engine.parallel_config.world_size": processes}
-    assert gpus_of(a_resolved_arm("sync", config, hardware={"gpu_count": visible})) == gpus
+    assert count_gpus(a_resolved_arm("sync", config, hardware={"gpu_count": visible})) == gpus

@@ -73,9 +73,11 @@ def test_an_a_a_experiment_leaves_what_each_of_its_starts_gave() -> None:
     found = measure_noise(results_of(spec, luck=(0.01, -0.02, 0.0)))
     assert found is not None
     assert found.starts is not None
-    assert [value.log_ratio for value in found.of("output_throughput")] == pytest.approx([0.01, -0.02, 0.0], abs=1e-9)
-    assert [value.log_ratio for value in found.of("duration_s")] == pytest.approx([-0.01, 0.02, 0.0], abs=1e-9)
-    assert [value.blocks for value in found.of("output_throughput")] == [2, 2, 2]
+    assert [value.log_ratio for value in found.list_values("output_throughput")] == pytest.approx(
+        [0.01, -0.02, 0.0], abs=1e-9
+    )
+    assert [value.log_ratio for value in found.list_values("duration_s")] == pytest.approx([-0.01, 0.02, 0.0], abs=1e-9)
+    assert [value.blocks for value in found.list_values("output_throughput")] == [2, 2, 2]
 
 
 def test_a_confounded_a_a_experiment_feeds_no_floor() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.judge.parity import CONSEQUENCES, IGNORED, ParityReport, check_parity, compare_settings, start_changes
+from app.judge.parity import CONSEQUENCES, IGNORED, ParityReport, check_parity, compare_settings, list_start_changes
 from app.measure.records import StartedArm
 from app.spec.engine import EngineSettings
 from app.spec.resolution import ResolvedArm, resolve
@@ -327,5 +327,5 @@ def test_an_engine_that_starts_anew_may_be_another() -> None:
         a_resolved_arm("sync", {"engine.instance_id": name, "engine.cache_config.num_gpu_blocks": blocks})
         for name, blocks in (("a", 1000), ("b", 1004), ("c", 900))
     )
-    assert start_changes(first, same) == ()
-    assert start_changes(first, other) == ("engine.cache_config.num_gpu_blocks is 900 instead of 1000",)
+    assert list_start_changes(first, same) == ()
+    assert list_start_changes(first, other) == ("engine.cache_config.num_gpu_blocks is 900 instead of 1000",)

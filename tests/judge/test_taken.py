@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.judge.taken import NotTaken, contrast, not_read_back, not_taken
+from app.judge.taken import NotTaken, contrast, list_not_read_back, list_not_taken
 from app.measure.records import StartedArm
 from app.spec.resolution import ResolvedArm, resolve
 from tests.support.builders import a_resolved_arm, a_spec
@@ -44,14 +44,14 @@ def compared(
 
 
 def test_an_engine_that_has_all_that_was_asked_for_has_nothing_to_tell() -> None:
-    assert not_taken(an_arm(), an_engine()) == ()
-    assert not_read_back(an_arm(), an_engine()) == ()
+    assert list_not_taken(an_arm(), an_engine()) == ()
+    assert list_not_read_back(an_arm(), an_engine()) == ()
 
 
 def test_a_setting_that_was_not_taken_is_told_with_what_came_of_it() -> None:
     arm = an_arm(engine={"async_scheduling": True})
-    assert not_taken(arm, an_engine()) == (NotTaken(setting="engine.async_scheduling", asked=True, got=False),)
-    assert str(not_taken(arm, an_engine())[0]) == "engine.async_scheduling: asked true, got false"
+    assert list_not_taken(arm, an_engine()) == (NotTaken(setting="engine.async_scheduling", asked=True, got=False),)
+    assert str(list_not_taken(arm, an_engine())[0]) == "engine.async_scheduling: asked true, got false"
 
 
 @pytest.mark.parametrize(
@@ -65,24 +65,24 @@ def test_a_setting_that_was_not_taken_is_told_with_what_came_of_it() -> None:
 )
 def test_a_setting_is_found_under_vllm_s_name_for_it(setting: str, asked: Any, key: str, got: Any) -> None:
     arm, engine = an_arm(engine={setting: asked}), a_resolved_arm("async", ENGINE | {key: got})
-    assert [(one.setting, one.got) for one in not_taken(arm, engine)] == [(f"engine.{setting}", got)]
-    assert not_taken(arm, a_resolved_arm("async", ENGINE | {key: asked})) == ()
+    assert [(one.setting, one.got) for one in list_not_taken(arm, engine)] == [(f"engine.{setting}", got)]
+    assert list_not_taken(arm, a_resolved_arm("async", ENGINE | {key: asked})) == ()
 
 
 def test_what_is_left_to_vllm_was_not_asked_for() -> None:
     arm = an_arm(engine={"dtype": "auto", "max_num_seqs": None})
-    assert not_taken(arm, an_engine()) == ()
+    assert list_not_taken(arm, an_engine()) == ()
 
 
 def test_a_common_default_from_which_a_worker_departs_was_not_asked_for() -> None:
     whole = an_engine(engine__scheduler_config__enable_chunked_prefill=False)
-    assert not_taken(an_arm(), whole) == ()
-    assert not_taken(an_arm(engine={"enable_chunked_prefill": False}), an_engine()) != ()
+    assert list_not_taken(an_arm(), whole) == ()
+    assert list_not_taken(an_arm(engine={"enable_chunked_prefill": False}), an_engine()) != ()
 
 
 def test_a_variable_that_the_engine_does_not_have_was_not_taken() -> None:
     arm = an_arm(environment={"variables": {"OMP_NUM_THREADS": "2", "VLLM_USE_SOMETHING": "1"}})
-    assert {one.setting: one.got for one in not_taken(arm, an_engine())} == {
+    assert {one.setting: one.got for one in list_not_taken(arm, an_engine())} == {
         "environment.OMP_NUM_THREADS": "1",
         "environment.VLLM_USE_SOMETHING": None,
     }
@@ -91,14 +91,14 @@ def test_a_variable_that_the_engine_does_not_have_was_not_taken() -> None:
 def test_what_nothing_tells_of_is_not_claimed() -> None:
     arm = an_arm(environment={"python": "/opt/other/bin/python"}, engine={"quantization": "fp8"})
     engine = a_resolved_arm("async", {**ENGINE, "engine.model_config.quantization": "<vllm.Fp8 object>"})
-    assert not_taken(arm, engine) == ()
-    assert not_read_back(arm, engine) == ("engine.quantization", "environment.python")
+    assert list_not_taken(arm, engine) == ()
+    assert list_not_read_back(arm, engine) == ("engine.quantization", "environment.python")
 
 
 def test_tokens_cannot_become_text_without_a_tokenizer() -> None:
     arm = an_arm(driver={"detokenize": True})
     engine = a_resolved_arm("async", ENGINE | {"engine.model_config.skip_tokenizer_init": True})
-    assert [one.setting for one in not_taken(arm, engine)] == ["driver.detokenize"]
+    assert [one.setting for one in list_not_taken(arm, engine)] == ["driver.detokenize"]
 
 
 # --- two arms ------------------------------------------------------------------------------------------------------

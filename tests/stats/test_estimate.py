@@ -14,14 +14,14 @@ def test_the_ends_belong_to_the_interval() -> None:
 
 
 def test_an_increasing_change_of_scale_keeps_the_confidence() -> None:
-    ratio = Estimate(0.0, math.log(0.5), math.log(2), 0.9).transformed(to_ratio)
+    ratio = Estimate(0.0, math.log(0.5), math.log(2), 0.9).transform(to_ratio)
     assert (ratio.value, ratio.low, ratio.high) == pytest.approx((1.0, 0.5, 2.0))
     assert ratio.confidence == 0.9
 
 
 def test_a_decreasing_change_of_scale_is_refused() -> None:
     with pytest.raises(ValueError, match="does not hold"):
-        GAP.transformed(lambda x: -x)
+        GAP.transform(lambda x: -x)
 
 
 def test_a_value_outside_its_interval_is_refused() -> None:

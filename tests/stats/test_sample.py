@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.stats.sample import fewest_values, mean, percentile, sample_std, why_no_percentile
+from app.stats.sample import count_fewest_values, explain_no_percentile, mean, percentile, sample_std
 
 HUNDRED = [float(value) for value in range(1, 101)]
 
@@ -27,20 +27,20 @@ def test_percentiles_lie_between_the_values() -> None:
 
 @pytest.mark.parametrize(("percent", "count"), [(50, 1), (90, 64), (95, 130), (99, 662), (99.9, 6636), (10, 64)])
 def test_mlperfs_floors(percent: float, count: int) -> None:
-    assert fewest_values(percent) == count
+    assert count_fewest_values(percent) == count
 
 
 def test_a_percentile_of_too_few_values_is_a_reason_instead_of_a_number() -> None:
     assert percentile([1.0] * 63, 90) is None
-    assert why_no_percentile(63, 90) == "p90 needs 64 values, got 63"
+    assert explain_no_percentile(63, 90) == "p90 needs 64 values, got 63"
     assert percentile([1.0] * 64, 90) == 1.0
-    assert why_no_percentile(64, 90) is None
+    assert explain_no_percentile(64, 90) is None
 
 
 def test_the_median_needs_only_something_to_be_in_the_middle_of() -> None:
     assert percentile([7.0], 50) == 7.0
     assert percentile([], 50) is None
-    assert why_no_percentile(0, 50) == "p50 needs 1 values, got 0"
+    assert explain_no_percentile(0, 50) == "p50 needs 1 values, got 0"
 
 
 @settings(max_examples=25)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from app.stats.sign_flip import sign_flip_p, why_no_sign_flip
+from app.stats.sign_flip import explain_no_sign_flip, sign_flip_p
 
 DIFFERENCES = [0.031, -0.004, 0.022, 0.013, 0.008, 0.019, -0.011]
 
@@ -35,18 +35,18 @@ def test_no_difference_at_all_is_no_evidence() -> None:
 
 def test_below_six_pairs_there_is_a_reason_instead_of_a_number() -> None:
     assert sign_flip_p([0.01] * 5) is None
-    assert why_no_sign_flip(5) == "5 pairs have no p-value below 0.0625: 6 are needed"
-    assert why_no_sign_flip(0) == "0 pairs have no p-value below 1: 6 are needed"
+    assert explain_no_sign_flip(5) == "5 pairs have no p-value below 0.0625: 6 are needed"
+    assert explain_no_sign_flip(0) == "0 pairs have no p-value below 1: 6 are needed"
 
 
 def test_above_twenty_pairs_there_is_a_reason_instead_of_a_number() -> None:
     assert sign_flip_p([0.01] * 21) is None
-    assert why_no_sign_flip(21) == "21 pairs have too many sign patterns to count them all: 20 are the most"
+    assert explain_no_sign_flip(21) == "21 pairs have too many sign patterns to count them all: 20 are the most"
 
 
 def test_between_them_there_is_none() -> None:
-    assert why_no_sign_flip(6) is None
-    assert why_no_sign_flip(20) is None
+    assert explain_no_sign_flip(6) is None
+    assert explain_no_sign_flip(20) is None
 
 
 @given(st.lists(st.floats(-1, 1), min_size=6, max_size=9))

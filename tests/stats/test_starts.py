@@ -13,9 +13,9 @@ from app.stats.starts import (
     StartSpread,
     StartValue,
     analyse_starts,
+    combine_starts,
     compare_starts,
-    spread_of,
-    start_values,
+    list_start_values,
 )
 from benchmarks.starts import (
     SLOWER,
@@ -99,17 +99,17 @@ def test_one_block_or_a_value_without_a_logarithm_is_no_estimate() -> None:
 
 
 def test_a_start_gives_the_mean_of_its_blocks_without_the_position_effect() -> None:
-    values = start_values([0.51, -0.49, 0.51, -0.47, 0.53, -0.47], [1, -1, 1, -1, 1, -1], [4, 4, 4, 7, 7, 7])
+    values = list_start_values([0.51, -0.49, 0.51, -0.47, 0.53, -0.47], [1, -1, 1, -1, 1, -1], [4, 4, 4, 7, 7, 7])
     assert [value.log_ratio for value in values] == pytest.approx([0.01, 0.03])
     assert [value.blocks for value in values] == [3, 3]
 
 
 def test_one_value_has_no_spread() -> None:
-    assert spread_of([StartValue(0.01, 6, 0.002)]) is None
+    assert combine_starts([StartValue(0.01, 6, 0.002)]) is None
 
 
 def test_the_spread_of_starts_is_about_0_and_loses_the_blocks_noise() -> None:
-    found = spread_of([StartValue(0.03, 4, 0.02), StartValue(-0.01, 4, 0.02)])
+    found = combine_starts([StartValue(0.03, 4, 0.02), StartValue(-0.01, 4, 0.02)])
     assert found is not None
     assert found.sd == pytest.approx(math.sqrt((0.03**2 + 0.01**2) / 2))
     assert found.between.value == pytest.approx(math.sqrt(0.0005 - 0.0001))
@@ -117,7 +117,7 @@ def test_the_spread_of_starts_is_about_0_and_loses_the_blocks_noise() -> None:
 
 
 def test_the_interval_of_the_spread_is_the_chi_square_one() -> None:
-    found = spread_of([StartValue(0.02, 6, 0.0)] * 5)
+    found = combine_starts([StartValue(0.02, 6, 0.0)] * 5)
     assert found is not None
     low, high = (math.sqrt(5 * 0.02**2 / stats.chi2.ppf(share, 5)) for share in (0.975, 0.025))
     assert (found.between.low, found.between.high) == pytest.approx((low, high))
@@ -126,7 +126,7 @@ def test_the_interval_of_the_spread_is_the_chi_square_one() -> None:
 def test_a_known_spread_widens_one_start_and_never_narrows_it() -> None:
     differences, positions = [0.010, 0.012, 0.011, 0.013, 0.010, 0.012], [1, -1] * 3
     alone = analysed(differences, [0] * 6, positions)
-    quiet, loud = (spread_of([StartValue(size, 6, 0.001)] * 4) for size in (1e-6, 0.01))
+    quiet, loud = (combine_starts([StartValue(size, 6, 0.001)] * 4) for size in (1e-6, 0.01))
     assert analysed(differences, [0] * 6, positions, quiet).log_ratio == alone.log_ratio
     widened = analysed(differences, [0] * 6, positions, loud)
     assert half(widened) == pytest.approx(stats.t.ppf(0.975, 4) * 0.01)
@@ -137,12 +137,12 @@ def test_a_known_spread_widens_one_start_and_never_narrows_it() -> None:
 
 def test_several_starts_need_no_known_spread() -> None:
     differences, starts = [0.01, 0.012, 0.03, 0.032], [0, 0, 1, 1]
-    assert analysed(differences, starts, None, spread_of([StartValue(1.0, 6, 0.0)] * 4)) == analysed(
+    assert analysed(differences, starts, None, combine_starts([StartValue(1.0, 6, 0.0)] * 4)) == analysed(
         differences, starts
     )
 
 
-@pytest.mark.parametrize("known", [None, spread_of([StartValue(0.004, 3, 0.002), StartValue(-0.006, 3, 0.002)])])
+@pytest.mark.parametrize("known", [None, combine_starts([StartValue(0.004, 3, 0.002), StartValue(-0.006, 3, 0.002)])])
 @pytest.mark.parametrize("starts", [[0] * 6, [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 2, 2]])
 def test_p_and_the_interval_never_disagree(starts: list[int], known: StartSpread | None) -> None:
     rng = np.random.default_rng(5)
@@ -196,6 +196,6 @@ def test_the_simulated_known_spread_is_the_one_in_use() -> None:
     values = calibrations.mean(axis=2)
     centres, halves = with_known_spread(differences, signs, values, 3, 0.05)
     for row, own, centre, width in zip(differences, values, centres, halves, strict=True):
-        known = spread_of([StartValue(float(value), 3, 0.005) for value in own])
+        known = combine_starts([StartValue(float(value), 3, 0.005) for value in own])
         result = analysed(row.reshape(-1).tolist(), [0] * 6, [int(sign) for sign in signs.reshape(-1)], known)
         assert (result.log_ratio.value, half(result)) == pytest.approx((centre, width))
