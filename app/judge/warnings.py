@@ -112,7 +112,7 @@ def warn_of_plan(spec: Experiment, resolved: ResolvedExperiment, status: Status,
         yield ResultWarning(
             code=WarningCode.SEVERAL_CANDIDATES,
             detail=f"{candidates} candidates are each tested at level {spec.decision.alpha:g}: the chance that any is "
-            f"called different although none is can reach {chance:.0%}.",
+            f"called different although none is can reach {100 * chance:.0f} %.",
         )
 
 
@@ -136,31 +136,32 @@ def warn_of_conditions(trials: Sequence[TrialSummary]) -> Iterator[ResultWarning
                 WarningCode.HARNESS_SHARE,
                 measure_harness_share,
                 HARNESS_SHARE,
-                "The harness itself took {:.1%} of the time of a trial",
+                "The harness itself took {} of the time of a trial",
             ),
             (
                 WarningCode.EVENT_LOOP_LAG,
                 measure_lag_share,
                 HARNESS_SHARE,
-                "The event loop that serves the requests was held up for {:.1%} of a trial",
+                "The event loop that serves the requests was held up for {} of a trial",
             ),
             (
                 WarningCode.DISTURBED_HOST,
                 find_others_share,
                 OTHERS_PCT / 100,
-                "Other processes took {:.0%} of the CPUs during a trial",
+                "Other processes took {} of the CPUs during a trial",
             ),
             (
                 WarningCode.IDLE_ARM,
                 find_idle_share,
                 OTHERS_PCT / 100,
-                "Idle engines of other arms took {:.0%} of the CPUs during a trial, which `residency: restart` avoids",
+                "Idle engines of other arms took {} of the CPUs during a trial, which `residency: restart` avoids",
             ),
         ):
             shares = [share for trial in own if (share := worst(trial)) is not None]
             above = sum(share > limit for share in shares)
             if above:
-                detail = f"{text.format(max(shares))} ({above} of {len(own)} trials above {limit:.0%})."
+                most = text.format(percent(100 * max(shares)))
+                detail = f"{most} ({above} of {len(own)} trials above {100 * limit:g} %)."
                 yield ResultWarning(code=code, detail=detail, arm=arm)
         yield from warn_of_gpus(arm, own)
 
@@ -207,8 +208,8 @@ def warn_of_cache(spec: Experiment, trials: Sequence[TrialSummary]) -> Iterator[
         ]
         if spec.plan.reset_prefix_cache and synthetic and max(shares, default=0.0) > expected:
             detail = (
-                f"{max(shares):.0%} of the prompt tokens of a trial were cached, although the cache was reset and "
-                f"prompts that repeat explain at most {expected:.0%}."
+                f"{100 * max(shares):.0f} % of the prompt tokens of a trial were cached, although the cache was reset "
+                f"and prompts that repeat explain at most {100 * expected:.0f} %."
             )
             yield ResultWarning(code=WarningCode.CACHED_TOKENS, detail=detail, arm=arm)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from app.format import percent
 from app.judge.verdict import Verdict, sort_worst_first
 
 Object = dict[str, Any]
@@ -55,7 +56,7 @@ def _fairness(fairness: Object | None) -> list[str]:
         return ["fairness: not known, no block is complete"]
     tokens = ", ".join(f"{arm} {count:,}" for arm, count in fairness["output_tokens"].items())
     same = fairness["identical_outputs_pct"]
-    alike = "" if same is None else f"; {same:.1f} % of the samples have identical tokens"
+    alike = "" if same is None else f"; {percent(same)} of the samples have identical tokens"
     found = fairness["differences"]
     effects = dict.fromkeys(f"{one['what']} by {one['setting']}" for one in found if one.get("setting"))
     if fairness["equal"]:

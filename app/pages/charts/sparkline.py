@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from app.pages.charts.svg import make_element, make_path
+from app.pages.words import write_change
 
 WIDTH, HEIGHT = 88, 24
 # An image of its own sees no style sheet: these read on light and on dark ground.
@@ -16,7 +17,7 @@ def draw_sparkline(changes_pct: Sequence[float], margin_pct: float, verdict: str
     """Change of the candidate, block by block, around no change."""
     reach = max([*(abs(change) for change in changes_pct), margin_pct]) * 1.15 or 1.0
     label = (
-        f"change block by block: {', '.join(f'{change:+.1f} %' for change in changes_pct[:12])}"
+        f"change block by block: {', '.join(write_change(change) for change in changes_pct[:12])}"
         if changes_pct
         else "no block yet"
     )
