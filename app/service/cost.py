@@ -15,10 +15,10 @@ from app.spec.experiment import Experiment, Residency
 from app.spec.lifecycle import Status
 from app.spec.plan import TrialPlan
 from app.spec.resolution import ResolvedArm, ResolvedExperiment, resolve
-from app.stats.estimate import to_percent
+from app.stats.estimate import drop_infinite, to_percent
 from app.stats.paired import choose_analysis
 from app.stats.power import detectable_by, detectable_effect
-from app.stats.starts import error_beside
+from app.stats.starts import describe_within, error_beside
 from app.store import catalogue, experiments, trials
 from app.store.database import Database
 from app.store.experiments import ExperimentRow
@@ -126,12 +126,18 @@ def detectable_pct(
     own = restart or plan.starts == blocks  # every block has a start of its own, and that is part of its noise
     effect = detectable_effect(math.hypot(sd, between) if own else sd, blocks, analysis, alpha=alpha)
     if 1 < plan.starts < blocks and not shared:
+        orders = plan.orders(baseline, candidates[0]) if len(plan.arms) == 2 else None
+        within = describe_within(orders, plan.block_starts)
         error = math.hypot(between / math.sqrt(plan.starts), sd / math.sqrt(blocks))
-        effect = max(effect, detectable_by(error, plan.starts - 1, alpha=alpha))
+        effect = max(
+            detectable_by(sd * within.error, within.df, alpha=alpha),
+            detectable_by(error, plan.starts - 1, alpha=alpha),
+        )
     elif known is not None and not shared and not own:
         error, df = error_beside(read_spread(known), sd, blocks - (1 if analysis == "paired" else 2), blocks)
         effect = max(effect, detectable_by(error, df, alpha=alpha))
-    return round(to_percent(effect), 3)
+    found = drop_infinite(to_percent(effect))
+    return None if found is None else round(found, 3)
 
 
 def _estimate_s(plan: TrialPlan, earlier: _Earlier) -> float:

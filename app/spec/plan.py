@@ -67,6 +67,11 @@ class TrialPlan(SpecModel):
         return tuple(1 if places[block, baseline] < places[block, candidate] else -1 for block in blocks)
 
     @property
+    def block_starts(self) -> tuple[int, ...]:
+        """Which start every block runs on, in the order of the blocks."""
+        return tuple(start for _, start in sorted({(trial.block, trial.start) for trial in self.measured}))
+
+    @property
     def order(self) -> str:
         """The measured trials as letters, one per arm, with a `|` where all engines start anew: `ABBA|ABBA`."""
         letters = {name: _find_letter(index) for index, name in enumerate(self.arms)}

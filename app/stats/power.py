@@ -21,6 +21,7 @@ from app.stats.two_intervals import separate_level
 Array = npt.NDArray[np.float64]
 
 MOST_BLOCKS = 1000
+LEAST_LEVEL = 1e-4
 _GRID = 12  # equally likely values of the noise, and of the change for each: more change no count of the tests
 _NODES = 20
 
@@ -44,14 +45,20 @@ def detectable_effect(sd: float, blocks: int, analysis: Analysis, *, alpha: floa
     if power <= alpha:
         raise ValueError(f"power {power} is reached by chance at alpha {alpha}")
     standard_error, df, level = _describe_interval(sd, blocks, analysis, alpha)
-    return standard_error * _solve_noncentrality(df, level, power)
+    return detectable_by(standard_error, df, alpha=level, power=power)
 
 
 def detectable_by(standard_error: float, df: float, *, alpha: float = 0.05, power: float = 0.8) -> float:
-    """The smallest log ratio that a t interval of this standard error finds with probability `power`."""
+    """The smallest log ratio that a t interval of this standard error finds with probability `power`.
+
+    Infinity for fewer than two degrees of freedom at a level below `LEAST_LEVEL`: thousands of standard deviations,
+    which nobody asks for and the noncentral t does not know.
+    """
     check_share("alpha", alpha)
     check_share("power", power)
-    return standard_error * _solve_noncentrality(df, alpha, power)
+    if not standard_error:
+        return 0.0
+    return math.inf if df < 2 and alpha < LEAST_LEVEL else standard_error * _solve_noncentrality(df, alpha, power)
 
 
 def blocks_needed(

@@ -55,6 +55,17 @@ class StartSpread:
 
 
 @dataclass(frozen=True, slots=True)
+class Within:
+    """A plan of blocks on several starts, as the analysis within the starts sees it."""
+
+    sizes: dict[int, int]  # start -> its blocks, in order
+    leaning: dict[int, float]  # start -> mean of its blocks' signs
+    lever: float | None  # that the position effect is seen by; None where no start shows it, or no df would remain
+    df: int
+    error: float  # standard error of the starts' mean, in standard deviations of one block
+
+
+@dataclass(frozen=True, slots=True)
 class StartFit:
     """Starts and position by least squares."""
 
@@ -199,29 +210,35 @@ def _compute_p(value: float, standard_error: float, df: float) -> float:
     return t_tails(value / standard_error, df)
 
 
-def _fit(differences: Sequence[float], positions: Sequence[int] | None, starts: Sequence[int]) -> StartFit:
-    """d = value of the start + sign x position effect; the effect is modelled where a start shows it and df remain."""
-    signs = [0] * len(differences) if positions is None else list(positions)
-    indices = sorted(set(starts))
-    sizes = {start: starts.count(start) for start in indices}
-    blocks = list(zip(differences, signs, starts, strict=True))
-    means = {start: math.fsum(d for d, _, own in blocks if own == start) / sizes[start] for start in indices}
-    leaning = {start: sum(sign for _, sign, own in blocks if own == start) / sizes[start] for start in indices}
-    lever = math.fsum((sign - leaning[start]) ** 2 for _, sign, start in blocks)
-    df = len(differences) - len(indices)
+def describe_within(positions: Sequence[int] | None, starts: Sequence[int]) -> Within:
+    """What blocks of these orders on these starts can tell, whatever their values."""
+    signs = [0] * len(starts) if positions is None else list(positions)
+    blocks = list(zip(signs, starts, strict=True))
+    sizes = {start: starts.count(start) for start in sorted(set(starts))}
+    leaning = {start: sum(sign for sign, own in blocks if own == start) / size for start, size in sizes.items()}
+    lever = math.fsum((sign - leaning[start]) ** 2 for sign, start in blocks)
+    df, k = len(starts) - len(sizes), len(sizes)
     modelled = lever > 0 and df > 1
-    effect = math.fsum(d * (sign - leaning[start]) for d, sign, start in blocks) / lever if modelled else 0.0
-    df -= modelled
-    residuals = [d - means[start] - effect * (sign - leaning[start]) for d, sign, start in blocks]
-    sd = drop_rounding(math.sqrt(math.fsum(one**2 for one in residuals) / df)) if df else 0.0
-    k = len(indices)
     variance = sum(1 / size for size in sizes.values()) / k**2
     if modelled:
         variance += (sum(leaning.values()) / k) ** 2 / lever
+    return Within(sizes, leaning, lever if modelled else None, df - modelled, math.sqrt(variance))
+
+
+def _fit(differences: Sequence[float], positions: Sequence[int] | None, starts: Sequence[int]) -> StartFit:
+    """d = value of the start + sign x position effect, by least squares."""
+    within = describe_within(positions, starts)
+    signs = [0] * len(differences) if positions is None else list(positions)
+    blocks = list(zip(differences, signs, starts, strict=True))
+    means = {start: math.fsum(d for d, _, own in blocks if own == start) / size for start, size in within.sizes.items()}
+    lean, lever = within.leaning, within.lever
+    effect = math.fsum(d * (sign - lean[start]) for d, sign, start in blocks) / lever if lever else 0.0
+    residuals = [d - means[start] - effect * (sign - lean[start]) for d, sign, start in blocks]
+    sd = drop_rounding(math.sqrt(math.fsum(one**2 for one in residuals) / within.df)) if within.df else 0.0
     return StartFit(
-        values=[drop_rounding(means[start] - effect * leaning[start]) for start in indices],
+        values=[drop_rounding(means[start] - effect * lean[start]) for start in within.sizes],
         sd=sd,
-        df=df,
-        standard_error=sd * math.sqrt(variance),
-        position=(drop_rounding(effect), sd / math.sqrt(lever)) if modelled else None,
+        df=within.df,
+        standard_error=sd * within.error,
+        position=(drop_rounding(effect), sd / math.sqrt(lever)) if lever else None,
     )

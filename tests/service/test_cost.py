@@ -1,5 +1,6 @@
 """What a dry run promises, and that it is what the comparison will find."""
 
+import math
 from typing import Any
 
 import pytest
@@ -53,6 +54,34 @@ def test_the_dry_run_and_the_comparison_agree(blocks: int, arms: int) -> None:
     found = next(one for one in compare(spec, resolve(spec), trials, ()) if one.metric == "output_throughput")
     assert found.sd_pct is not None
     assert detectable_pct(found.sd_pct, spec, plan) == pytest.approx(found.detectable_effect_pct, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "starts"), [(4, 2), (4, 3), (5, 3), (6, 2), (6, 3), (6, 4), (6, 5), (8, 4), (12, 8)]
+)
+@pytest.mark.parametrize("arms", [2, 3])
+def test_they_agree_on_several_starts_too(blocks: int, starts: int, arms: int) -> None:
+    """Few blocks to a start leave little to tell their noise by, whatever is known of the starts."""
+    spec = a_spec(arms=THREE_ARMS[:arms], plan={"blocks": blocks, "starts": starts}, decision={"margin_pct": 0.01})
+    plan = plan_trials(spec, resolve(spec))
+    trials = [
+        a_trial(one.arm, one.block, one.position, throughput, slot=one.slot, start=one.start)
+        for one in plan.measured
+        for throughput in [100 + (0.3 * (one.block**2 % 3) + one.start % 2) * (one.arm == "b")]
+    ]
+    found = next(one for one in compare(spec, resolve(spec), trials, ()) if one.metric == "output_throughput")
+    assert found.sd_pct is not None
+    assert found.start_sd_pct is not None
+    between_pct = math.sqrt(found.start_sd_pct**2 - found.sd_pct**2 * starts / blocks)
+    known = KnownSpread(
+        sd_pct=1.0, blocks=1.0, starts=8, between_pct=between_pct, between_interval_pct=(0.0, 2 * between_pct)
+    )
+    assert detectable_pct(found.sd_pct, spec, plan, known) == pytest.approx(found.detectable_effect_pct, abs=2e-3)
+
+
+@pytest.mark.parametrize("plan", [{"blocks": 2}, {"blocks": 3}, {"blocks": 6, "starts": 2}])
+def test_a_level_that_so_few_cannot_reach_is_promised_nothing(plan: dict[str, Any]) -> None:
+    assert promised(plan=plan, decision={"alpha": 1e-6}) is None
 
 
 def test_few_starts_find_less_than_their_blocks_would() -> None:
