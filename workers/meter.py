@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import psutil
 
-from app.measure.gpu import GpuLook, GpuReadings, GpuTotals, ProcessUse, gpu_conditions, listed
+from app.measure.gpu import GpuLook, GpuReadings, GpuTotals, ProcessUse, list_processes, measure_gpu
 from app.measure.host import EngineLook, core_ranges, stopped_s
 from app.measure.records import Conditions, GpuConditions, ProcessTreatment, Spread, Unseen
 from workers import processes
@@ -123,7 +123,7 @@ class ConditionsMeter:
             util_pct=gpu.read_util_pct(before.at_s, after.at_s),
             unseen=self._unseen[index],
         )
-        return gpu_conditions(readings, frozenset(ours), looking.names)
+        return measure_gpu(readings, frozenset(ours), looking.names)
 
 
 @dataclass
@@ -168,7 +168,7 @@ class _Looking(threading.Thread):
         for gpu, seen in zip(self._gpus, self.gpu, strict=True):
             look = gpu.look(pcie=seldom)
             seen.looks.append(look)
-            for pid in listed([look]) - self.names.keys():
+            for pid in list_processes([look]) - self.names.keys():
                 self.names[pid] = _read_name(pid)
             if seldom:
                 seen.uses |= dict.fromkeys(gpu.list_uses(self._since_us))

@@ -95,4 +95,6 @@ def _read_figures(db: Db, row: ExperimentRow) -> dict[int, dict[str, Any]]:
     from app.store.parquet import read_columns
 
     stored = trials.read_records(db, row.item.id, attempt=row.item.attempt)
-    return {trial.planned.slot: vllm_bench.figures(read_columns(table)) for trial, table in stored if len(table)}
+    return {
+        trial.planned.slot: vllm_bench.compute_figures(read_columns(table)) for trial, table in stored if len(table)
+    }

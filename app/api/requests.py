@@ -15,10 +15,10 @@ from starlette.responses import Response, StreamingResponse
 
 from app.api.experiments import Id
 from app.api.selection import (
+    Row,
     RowParameters,
     Selection,
     Tables,
-    TrialRow,
     Write,
     answer_rows,
     list_rows,
@@ -50,7 +50,7 @@ class RecordFormat(StrEnum):
     PARQUET = "parquet"
 
 
-class RecordRow(TrialRow):
+class RecordRow(Row):
     """One generated sample. Times are seconds since the trial began; null is unknown."""
 
     request_id: str = Field(description="Its name.", examples=["0-3-1"])

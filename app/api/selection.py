@@ -28,7 +28,7 @@ Read = Callable[..., Tables]
 Write = Callable[[Database, "Selection"], Response]
 
 
-class TrialRow(BaseModel):
+class Row(BaseModel):
     """Which trial a row is of."""
 
     attempt: int = Field(description="The attempt.", examples=[1])

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from app.api.experiments import Id
-from app.api.selection import RowParameters, Selection, TrialRow, answer_rows, name_file
+from app.api.selection import Row, RowParameters, Selection, answer_rows, name_file
 from app.errors import InvalidInput, NotFound, UnreadableSpec
 from app.http.basics import Db, Page
 from app.http.problems import list_responses
-from app.report.perfetto import build_trial_events, process_name
+from app.report.perfetto import build_trial_events, name_process
 from app.store import trials
 from app.store.database import Database
 
@@ -29,7 +29,7 @@ class TimelineFormat(StrEnum):
     PERFETTO = "perfetto"
 
 
-class SampleRow(TrialRow):
+class SampleRow(Row):
     """The engine's state after one of its steps."""
 
     at_s: float = Field(description="Seconds since the trial began.", examples=[0.31])
@@ -102,7 +102,7 @@ def _read_events(db: Database, selection: Selection) -> Iterator[list[dict[str, 
     from app.store.parquet import list_records, list_samples
 
     numbers = {arm.name: number for number, arm in enumerate(selection.experiment.spec.arms, start=1)}
-    yield [process_name(number, arm) for arm, number in numbers.items()]
+    yield [name_process(number, arm) for arm, number in numbers.items()]
     chosen = selection.trials(db)
     began_s = min((trial.started_at for trial in chosen), default=0.0)
     for trial in chosen:

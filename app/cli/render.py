@@ -11,7 +11,7 @@ from rich.table import Table
 from app.cli.common import escape
 from app.cli.progress import place
 from app.format import NOTHING, ago, interval, number, percent, spread
-from app.report.remarks import find_verdict, list_pairs, remarks
+from app.report.remarks import find_verdict, list_pairs, list_remarks
 
 Object = dict[str, Any]
 _VERDICT_STYLES = {
@@ -62,7 +62,7 @@ def print_results(console: Console, results: Object, page: str) -> None:
         console.print(f"[bold]{escape(candidate)}[/bold] against [bold]{escape(baseline)}[/bold]")
         console.print(build_comparison_table(found))
     whole = not console.is_terminal  # a line that a script looks for is not cut in two
-    for remark in remarks(results):
+    for remark in list_remarks(results):
         console.print(f"- {escape(remark)}", soft_wrap=whole)
     console.print()
     console.print(f"[bold]{escape(results['summary'])}[/bold]", soft_wrap=whole)

@@ -7,7 +7,7 @@ from app.judge.conditions import find_disturbance
 from app.judge.fairness import Fairness, check_fairness
 from app.measure.metrics import TrialSummary
 from app.measure.records import TrialState
-from app.measure.work import TrialWork
+from app.measure.work import Work
 from app.spec.plan import Phase, TrialPlan
 
 Blocks = Mapping[int, Mapping[str, TrialSummary]]
@@ -60,7 +60,7 @@ def compare_work(blocks: Blocks, arms: Sequence[str], *, natural: bool = False) 
     `natural`: the model ends the samples, so that their lengths are drawn. What a cache keeps hangs on time, and so on
     whoever disturbs: it is compared in blocks that were left alone.
     """
-    works: dict[int, dict[str, TrialWork]] = {
+    works: dict[int, dict[str, Work]] = {
         block: {arm: trial.work for arm, trial in by_arm.items() if trial.work is not None and has_succeeded(trial)}
         for block, by_arm in blocks.items()
     }

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from app.measure.work import TrialWork, sum_if_known
+from app.measure.work import Work, sum_if_known
 from app.spec.frozen import SpecModel
 from app.stats.paired import PairedResult, compare_paired
 
@@ -69,7 +69,7 @@ class Fairness(SpecModel):
 
 
 def check_fairness(
-    blocks: Mapping[int, Mapping[str, TrialWork]],
+    blocks: Mapping[int, Mapping[str, Work]],
     arms: Sequence[str],
     *,
     natural: bool = False,
@@ -91,7 +91,7 @@ def check_fairness(
     output = {arm: sum(work.output_tokens for work in works) for arm, works in by_arm.items()}
     reasons = {arm: _sum_counts([work.finish_reasons for work in works]) for arm, works in by_arm.items()}
     samples = {arm: sum(work.samples for work in works) for arm, works in by_arm.items()}
-    looked_at: tuple[tuple[Aspect, Callable[[TrialWork], object], Mapping[str, object]], ...] = (
+    looked_at: tuple[tuple[Aspect, Callable[[Work], object], Mapping[str, object]], ...] = (
         ("samples", lambda work: work.samples, samples),
         ("prompt_tokens", lambda work: work.prompt_tokens, prompt),
         ("output_tokens", lambda work: work.output_tokens, output),
@@ -127,7 +127,7 @@ def check_fairness(
     )
 
 
-def is_tolerated(difference: WorkDifference, done: Mapping[int, Sequence[TrialWork]], natural: bool) -> bool:
+def is_tolerated(difference: WorkDifference, done: Mapping[int, Sequence[Work]], natural: bool) -> bool:
     """Whether what differs may; `done` holds the arms' work, block by block."""
     if difference.what == "cached_tokens":  # block by block: a cache that stays warm favours whichever arm runs second
         for block in difference.blocks:
@@ -144,7 +144,7 @@ def is_tolerated(difference: WorkDifference, done: Mapping[int, Sequence[TrialWo
     return not any(is_proven(ours, theirs) for ours, theirs in combinations(arms, 2))
 
 
-def is_proven(ours: Sequence[TrialWork], theirs: Sequence[TrialWork]) -> bool:
+def is_proven(ours: Sequence[Work], theirs: Sequence[Work]) -> bool:
     """Whether one side generates more tokens than the other, by more than the tolerance and beyond chance."""
     tokens = [(max(one.output_tokens, 1), max(other.output_tokens, 1)) for one, other in zip(ours, theirs, strict=True)]
     result = compare_paired(*zip(*tokens, strict=True), confidence=1 - CHANCE)
@@ -167,7 +167,7 @@ def drop_echo(differences: Sequence[WorkDifference]) -> tuple[WorkDifference, ..
     )
 
 
-def measure_identical_pct(blocks: Sequence[Sequence[TrialWork]]) -> float | None:
+def measure_identical_pct(blocks: Sequence[Sequence[Work]]) -> float | None:
     """Samples whose token ids are the same in every arm, percent; None without a block or with one arm."""
     samples = same = 0
     for works in blocks:

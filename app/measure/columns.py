@@ -38,7 +38,9 @@ class Columns:
     @classmethod
     def of(cls, records: Sequence[RequestRecord]) -> "Columns":
         """Turn records into columns."""
-        return cls.read(lambda name: list(map(attrgetter(name), records)), _pooled(record.itl_ms for record in records))
+        return cls.read(
+            lambda name: list(map(attrgetter(name), records)), pool_gaps(record.itl_ms for record in records)
+        )
 
     @classmethod
     def read(cls, values: Callable[[str], npt.ArrayLike], itl_ms: Floats | None = None) -> "Columns":
@@ -67,7 +69,8 @@ class Columns:
         )
 
 
-def _pooled(gaps: Iterable[tuple[float, ...] | None]) -> Floats | None:
+def pool_gaps(gaps: Iterable[tuple[float, ...] | None]) -> Floats | None:
+    """The gaps of all samples; None unless every sample was streamed."""
     streamed: list[tuple[float, ...]] = []
     for one in gaps:
         if one is None:

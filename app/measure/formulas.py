@@ -22,7 +22,7 @@ _CLOCK_TICK_S = 1e-9  # of `time.monotonic`: a rate over less would be beyond an
 
 
 @dataclass(frozen=True, slots=True)
-class TrialView:
+class Basis:
     """All a metric may look at."""
 
     columns: Columns
@@ -53,59 +53,59 @@ class TrialView:
         return column
 
 
-def duration_s(view: TrialView) -> float:
+def duration_s(basis: Basis) -> float:
     """Makespan: from the first `arrived` to the last `delivered`."""
-    return view.duration_s
+    return basis.duration_s
 
 
-def _output_tokens(view: TrialView) -> int:
-    return int(view.columns.output_tokens.sum())
+def _output_tokens(basis: Basis) -> int:
+    return int(basis.columns.output_tokens.sum())
 
 
-def output_throughput(view: TrialView) -> float:
+def output_throughput(basis: Basis) -> float:
     """Output tokens per `duration_s`."""
-    return _output_tokens(view) / view.duration_s
+    return _output_tokens(basis) / basis.duration_s
 
 
-def total_token_throughput(view: TrialView) -> float:
+def total_token_throughput(basis: Basis) -> float:
     """Prompt and output tokens per `duration_s`; a prompt counts once for each of its samples."""
-    return (int(view.columns.prompt_tokens.sum()) + _output_tokens(view)) / view.duration_s
+    return (int(basis.columns.prompt_tokens.sum()) + _output_tokens(basis)) / basis.duration_s
 
 
-def request_throughput(view: TrialView) -> float:
+def request_throughput(basis: Basis) -> float:
     """Completed samples per `duration_s`."""
-    return len(view.columns) / view.duration_s
+    return len(basis.columns) / basis.duration_s
 
 
-def output_throughput_per_gpu(view: TrialView) -> float:
+def output_throughput_per_gpu(basis: Basis) -> float:
     """`output_throughput` divided by the GPUs of the arm."""
-    if not view.gpus:
+    if not basis.gpus:
         raise NoValue("the arm uses no GPU")
-    return output_throughput(view) / view.gpus
+    return output_throughput(basis) / basis.gpus
 
 
-def ttft_ms(view: TrialView) -> Floats:
+def ttft_ms(basis: Basis) -> Floats:
     """Time to first token: `first_token - arrived`. The first token by the engine's clock, so that it exists in every
     mode.
     """
-    return 1000.0 * (view.known("first_token_s") - view.columns.arrived_s)
+    return 1000.0 * (basis.known("first_token_s") - basis.columns.arrived_s)
 
 
-def tpot_ms(view: TrialView) -> Floats:
+def tpot_ms(basis: Basis) -> Floats:
     """Time per output token: `(last_token - first_token) / (n - 1)` of samples with n > 1 tokens."""
-    several = view.columns.output_tokens > 1
+    several = basis.columns.output_tokens > 1
     if not several.any():
         raise NoValue("no sample has more than one token")
-    span = view.known("last_token_s") - view.known("first_token_s")
-    return 1000.0 * span[several] / (view.columns.output_tokens[several] - 1)
+    span = basis.known("last_token_s") - basis.known("first_token_s")
+    return 1000.0 * span[several] / (basis.columns.output_tokens[several] - 1)
 
 
-def itl_ms(view: TrialView) -> Floats:
+def itl_ms(basis: Basis) -> Floats:
     """Inter-token latency: the gaps between tokens of all samples, pooled; where the arm streams. A chunk of k tokens
     is k equal gaps. Its percentiles need as many samples as those of other metrics, because one stalled sample has many
     long gaps.
     """
-    gaps = view.columns.itl_ms
+    gaps = basis.columns.itl_ms
     if gaps is None:
         raise NoValue("the arm does not stream tokens")
     if not len(gaps):
@@ -113,65 +113,65 @@ def itl_ms(view: TrialView) -> Floats:
     return gaps
 
 
-def e2el_ms(view: TrialView) -> Floats:
+def e2el_ms(basis: Basis) -> Floats:
     """End-to-end latency: `delivered - arrived`."""
-    return 1000.0 * (view.columns.delivered_s - view.columns.arrived_s)
+    return 1000.0 * (basis.columns.delivered_s - basis.columns.arrived_s)
 
 
-def engine_e2el_ms(view: TrialView) -> Floats:
+def engine_e2el_ms(basis: Basis) -> Floats:
     """Latency until the engine is done: `last_token - arrived`."""
-    return 1000.0 * (view.known("last_token_s") - view.columns.arrived_s)
+    return 1000.0 * (basis.known("last_token_s") - basis.columns.arrived_s)
 
 
-def delivery_ms(view: TrialView) -> Floats:
+def delivery_ms(basis: Basis) -> Floats:
     """Delivery delay: `delivered - last_token`. Large by design where a call returns with its whole batch, so it is
     not compared.
     """
-    return 1000.0 * (view.columns.delivered_s - view.known("last_token_s"))
+    return 1000.0 * (basis.columns.delivered_s - basis.known("last_token_s"))
 
 
-def queue_ms(view: TrialView) -> Floats:
+def queue_ms(basis: Basis) -> Floats:
     """Waiting in the engine: `scheduled - queued`."""
-    return 1000.0 * (view.known("scheduled_s") - view.known("queued_s"))
+    return 1000.0 * (basis.known("scheduled_s") - basis.known("queued_s"))
 
 
-def client_queue_ms(view: TrialView) -> Floats:
+def client_queue_ms(basis: Basis) -> Floats:
     """Waiting before the engine: `sent - arrived`. A request should start with its batch, at the time drawn for it or,
     where so many may be in flight, in the moment a slot is free.
     """
-    return 1000.0 * (view.columns.sent_s - view.columns.arrived_s)
+    return 1000.0 * (basis.columns.sent_s - basis.columns.arrived_s)
 
 
-def _seconds_to_share(view: TrialView, share: float) -> float:
+def _seconds_to_share(basis: Basis, share: float) -> float:
     """Until samples with this share of the output tokens were complete in the engine."""
-    ends = view.known("last_token_s")
+    ends = basis.known("last_token_s")
     order = np.argsort(ends, kind="stable")
-    tokens = np.cumsum(view.columns.output_tokens[order])
+    tokens = np.cumsum(basis.columns.output_tokens[order])
     if not tokens[-1]:
         raise NoValue("no token was generated")
-    return float(ends[order][np.searchsorted(tokens, share * tokens[-1])]) - view.began_s
+    return float(ends[order][np.searchsorted(tokens, share * tokens[-1])]) - basis.began_s
 
 
-def time_to_50pct_s(view: TrialView) -> float:
+def time_to_50pct_s(basis: Basis) -> float:
     """Until half of the output tokens were out, from the first `arrived`. A token counts when its sample's
     `last_token` is out, because not every mode has times of single tokens.
     """
-    return _seconds_to_share(view, 0.5)
+    return _seconds_to_share(basis, 0.5)
 
 
-def time_to_90pct_s(view: TrialView) -> float:
+def time_to_90pct_s(basis: Basis) -> float:
     """Until 90 % of the output tokens were out; counted as for `time_to_50pct_s`."""
-    return _seconds_to_share(view, 0.9)
+    return _seconds_to_share(basis, 0.9)
 
 
-def tail_bubble_pct(view: TrialView) -> float:
+def tail_bubble_pct(basis: Basis) -> float:
     """Share of `duration_s` after `time_to_90pct_s`: the engine is mostly idle while the last samples finish."""
-    return 100.0 * (view.duration_s - _seconds_to_share(view, 0.9)) / view.duration_s
+    return 100.0 * (basis.duration_s - _seconds_to_share(basis, 0.9)) / basis.duration_s
 
 
-def group_completion_s(view: TrialView) -> Floats:
+def group_completion_s(basis: Basis) -> Floats:
     """Per prompt: from the first `arrived` to the last `delivered` of its samples."""
-    columns = view.columns
+    columns = basis.columns
     order = np.argsort(columns.prompt_index, kind="stable")
     starts = np.flatnonzero(np.diff(columns.prompt_index[order], prepend=columns.prompt_index.min() - 1))
     first = np.minimum.reduceat(columns.arrived_s[order], starts)
@@ -179,103 +179,103 @@ def group_completion_s(view: TrialView) -> Floats:
     return np.asarray(last - first, dtype=np.float64)
 
 
-def decode_steps(view: TrialView) -> float:
+def decode_steps(basis: Basis) -> float:
     """Decode steps of the longest sample, one token each: its output tokens - 1."""
-    return float(view.columns.output_tokens.max() - 1)
+    return float(basis.columns.output_tokens.max() - 1)
 
 
-def step_ms(view: TrialView) -> float:
+def step_ms(basis: Basis) -> float:
     """Mean time of a decode step: `(last_token - first_token) / decode_steps` of the longest samples. Tells slower
     steps from more steps.
     """
-    steps = decode_steps(view)
+    steps = decode_steps(basis)
     if steps < 1:
         raise NoValue("no sample has more than one token")
-    longest = view.columns.output_tokens == view.columns.output_tokens.max()
-    span = (view.known("last_token_s") - view.known("first_token_s"))[longest]
+    longest = basis.columns.output_tokens == basis.columns.output_tokens.max()
+    span = (basis.known("last_token_s") - basis.known("first_token_s"))[longest]
     return 1000.0 * float(span.mean()) / steps
 
 
-def _over_time(view: TrialView, value: Callable[[EngineSample], float]) -> float:
+def _over_time(basis: Basis, value: Callable[[EngineSample], float]) -> float:
     """Mean over the trial; what the engine reports after a step holds until the next."""
-    if not view.timeline:
+    if not basis.timeline:
         raise NoValue("the engine's state was not sampled")
-    at = np.array([sample.at_s for sample in view.timeline])
-    values = np.array([value(sample) for sample in view.timeline], dtype=np.float64)
+    at = np.array([sample.at_s for sample in basis.timeline])
+    values = np.array([value(sample) for sample in basis.timeline], dtype=np.float64)
     weights = np.diff(at)
     return float(np.average(values[:-1], weights=weights)) if weights.sum() > 0 else float(values.mean())
 
 
-def running_requests(view: TrialView) -> float:
+def running_requests(basis: Basis) -> float:
     """Requests in the engine's batch, mean over the trial's time."""
-    return _over_time(view, lambda sample: sample.running)
+    return _over_time(basis, lambda sample: sample.running)
 
 
-def kv_cache_usage_pct(view: TrialView) -> float:
+def kv_cache_usage_pct(basis: Basis) -> float:
     """KV-cache blocks in use, mean over the trial's time."""
-    return _over_time(view, lambda sample: sample.kv_cache_usage_pct)
+    return _over_time(basis, lambda sample: sample.kv_cache_usage_pct)
 
 
-def prefix_cache_hit_pct(view: TrialView) -> float:
+def prefix_cache_hit_pct(basis: Basis) -> float:
     """Prompt tokens that came from the prefix cache, of all prompt tokens."""
-    cached, prompts = float(view.known("cached_tokens").sum()), int(view.columns.prompt_tokens.sum())
+    cached, prompts = float(basis.known("cached_tokens").sum()), int(basis.columns.prompt_tokens.sum())
     if not prompts:
         raise NoValue("the prompts have no tokens")
     return 100.0 * cached / prompts
 
 
-def preemptions(view: TrialView) -> float:
+def preemptions(basis: Basis) -> float:
     """Times the engine threw a running request out for want of KV cache."""
-    if not np.isnan(view.columns.preemptions).any():
-        return float(view.columns.preemptions.sum())
-    if not view.timeline:
+    if not np.isnan(basis.columns.preemptions).any():
+        return float(basis.columns.preemptions.sum())
+    if not basis.timeline:
         raise NoValue("the engine reported no preemptions")
-    return float(sum(sample.preemptions for sample in view.timeline))
+    return float(sum(sample.preemptions for sample in basis.timeline))
 
 
-def _condition(view: TrialView, name: str) -> float:
-    value = getattr(view.conditions, name, None)
+def _condition(basis: Basis, name: str) -> float:
+    value = getattr(basis.conditions, name, None)
     if value is None:
         raise NoValue("no GPU telemetry")
     return float(value)
 
 
-def gpu_util_pct(view: TrialView) -> float:
+def gpu_util_pct(basis: Basis) -> float:
     """Share of the trial in which the GPU ran any kernel, as NVML samples it."""
-    return _condition(view, "gpu_util_pct")
+    return _condition(basis, "gpu_util_pct")
 
 
-def sm_clock_mhz(view: TrialView) -> float:
+def sm_clock_mhz(basis: Basis) -> float:
     """Clock of the GPU's multiprocessors, mean over the trial."""
-    return _condition(view, "sm_clock_mhz")
+    return _condition(basis, "sm_clock_mhz")
 
 
-def power_w(view: TrialView) -> float:
+def power_w(basis: Basis) -> float:
     """Power of the GPU, mean over the trial."""
-    return _condition(view, "power_w")
+    return _condition(basis, "power_w")
 
 
-def energy_j_per_output_token(view: TrialView) -> float:
+def energy_j_per_output_token(basis: Basis) -> float:
     """Energy the GPU took during the trial, per output token."""
-    energy, tokens = _condition(view, "energy_j"), _output_tokens(view)
+    energy, tokens = _condition(basis, "energy_j"), _output_tokens(basis)
     if not tokens:
         raise NoValue("no token was generated")
     return energy / tokens
 
 
-def request_goodput(view: TrialView) -> float:
+def request_goodput(basis: Basis) -> float:
     """Samples within all of `decision.service_levels`, per `duration_s`; latencies count from `arrived`."""
-    levels = view.service_levels
-    good = np.ones(len(view.columns), dtype=bool)
+    levels = basis.service_levels
+    good = np.ones(len(basis.columns), dtype=bool)
     if levels.ttft_ms is None and levels.tpot_ms is None and levels.e2el_ms is None:
         raise NoValue("the experiment sets no service levels")
     if levels.ttft_ms is not None:
-        good &= ttft_ms(view) <= levels.ttft_ms
+        good &= ttft_ms(basis) <= levels.ttft_ms
     if levels.tpot_ms is not None:
         # A sample of one token has no time per output token that could be too long.
-        several = view.columns.output_tokens > 1
+        several = basis.columns.output_tokens > 1
         if several.any():
-            good[several] &= tpot_ms(view) <= levels.tpot_ms
+            good[several] &= tpot_ms(basis) <= levels.tpot_ms
     if levels.e2el_ms is not None:
-        good &= e2el_ms(view) <= levels.e2el_ms
-    return int(good.sum()) / view.duration_s
+        good &= e2el_ms(basis) <= levels.e2el_ms
+    return int(good.sum()) / basis.duration_s

@@ -59,7 +59,7 @@ class GpuReadings:
     unseen: Mapping[Unseen, str]
 
 
-def gpu_conditions(readings: GpuReadings, ours: Collection[int], names: Mapping[int, str]) -> GpuConditions:
+def measure_gpu(readings: GpuReadings, ours: Collection[int], names: Mapping[int, str]) -> GpuConditions:
     """What the readings say. `ours`: process ids of the whole experiment; `names`: of other processes, where known."""
     looks, unseen = readings.looks, dict(readings.unseen)
     energy = None
@@ -72,50 +72,49 @@ def gpu_conditions(readings: GpuReadings, ours: Collection[int], names: Mapping[
     }
     if not held:
         unseen.setdefault(Unseen.HELD_BACK, "NVML does not say")
-    if Unseen.PROCESSES not in unseen and not _sees_us(looks, ours):
+    if Unseen.PROCESSES not in unseen and list_processes(looks).isdisjoint(ours):
         unseen[Unseen.PROCESSES] = "NVML does not list our own engine: its process ids are those of another namespace"
-    neighbours = () if Unseen.PROCESSES in unseen else _neighbours(readings, ours, names)
+    neighbours = () if Unseen.PROCESSES in unseen else list_neighbours(readings, ours, names)
     if any(one.sm_pct is None for one in neighbours):
         unseen.setdefault(Unseen.SHARES, "NVML had no sample of them")
     memory = [look.memory_used_mib for look in looks if look.memory_used_mib is not None]
     return GpuConditions(
         gpu=readings.gpu,
         util_pct=readings.util_pct,
-        sm_clock_mhz=_spread([look.sm_clock_mhz for look in looks]),
-        memory_clock_mhz=_spread([look.memory_clock_mhz for look in looks]),
-        temperature_c=_spread([look.temperature_c for look in looks]),
+        sm_clock_mhz=_find_spread([look.sm_clock_mhz for look in looks]),
+        memory_clock_mhz=_find_spread([look.memory_clock_mhz for look in looks]),
+        temperature_c=_find_spread([look.temperature_c for look in looks]),
         power_w=None if energy is None else energy / readings.seconds,
         energy_j=energy,
         memory_used_mib=max(memory, default=None),
-        pcie_mb_s=_spread([look.pcie_mb_s for look in looks]),
+        pcie_mb_s=_find_spread([look.pcie_mb_s for look in looks]),
         held_back_pct=held,
         neighbours=neighbours,
         unseen=unseen,
     )
 
 
-def listed(looks: Sequence[GpuLook]) -> frozenset[int]:
+def list_processes(looks: Sequence[GpuLook]) -> frozenset[int]:
     """Every process that any look lists."""
     return frozenset(process.pid for look in looks for process in look.processes or ())
 
 
-def _sees_us(looks: Sequence[GpuLook], ours: Collection[int]) -> bool:
-    return not listed(looks).isdisjoint(ours)
-
-
-def _neighbours(readings: GpuReadings, ours: Collection[int], names: Mapping[int, str]) -> tuple[Neighbour, ...]:
+def list_neighbours(readings: GpuReadings, ours: Collection[int], names: Mapping[int, str]) -> tuple[Neighbour, ...]:
     """Strangers, those that took most first."""
-    pids = (listed(readings.looks) | {use.pid for use in readings.uses}).difference(ours)
-    found = [_neighbour(pid, readings, names.get(pid, "")) for pid in pids]
-    return tuple(sorted(found, key=lambda one: (_most_first(one.sm_pct), _most_first(one.memory_mib), one.pid)))
+    pids = (list_processes(readings.looks) | {use.pid for use in readings.uses}).difference(ours)
+    found = [describe_neighbour(pid, readings, names.get(pid, "")) for pid in pids]
+    return tuple(
+        sorted(found, key=lambda one: (_rank_most_first(one.sm_pct), _rank_most_first(one.memory_mib), one.pid))
+    )
 
 
-def _most_first(value: float | None) -> tuple[bool, float]:
+def _rank_most_first(value: float | None) -> tuple[bool, float]:
     """What nobody knows comes last."""
     return (True, 0.0) if value is None else (False, -value)
 
 
-def _neighbour(pid: int, readings: GpuReadings, name: str) -> Neighbour:
+def describe_neighbour(pid: int, readings: GpuReadings, name: str) -> Neighbour:
+    """One stranger, over the whole trial."""
     looks = [look.processes for look in readings.looks if look.processes is not None]
     held = [process.memory_mib for processes in looks for process in processes if process.pid == pid]
     known = [memory for memory in held if memory is not None]
@@ -129,16 +128,16 @@ def _neighbour(pid: int, readings: GpuReadings, name: str) -> Neighbour:
         pid=pid,
         name=name,
         memory_mib=max(known, default=None),
-        sm_pct=presence * _mean([use.sm_pct for use in uses]) if sampled else None,
-        memory_busy_pct=presence * _mean([use.memory_pct for use in uses]) if sampled else None,
+        sm_pct=presence * _compute_mean([use.sm_pct for use in uses]) if sampled else None,
+        memory_busy_pct=presence * _compute_mean([use.memory_pct for use in uses]) if sampled else None,
         passing=not (there[0] and there[-1]),
     )
 
 
-def _mean(values: Sequence[float]) -> float:
+def _compute_mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _spread(values: Sequence[float | None]) -> Spread | None:
+def _find_spread(values: Sequence[float | None]) -> Spread | None:
     known = [value for value in values if value is not None]
     return Spread(mean=sum(known) / len(known), least=min(known), most=max(known)) if known else None

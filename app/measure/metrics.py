@@ -12,9 +12,9 @@ import numpy as np
 
 from app.measure import formulas
 from app.measure.columns import Columns, Floats
-from app.measure.formulas import NoValue, TrialView
+from app.measure.formulas import Basis, NoValue
 from app.measure.records import Conditions, HarnessUse, TrialResult, TrialState
-from app.measure.work import TrialWork, sum_work
+from app.measure.work import Work, sum_work
 from app.spec.experiment import ServiceLevels
 from app.spec.plan import PlannedTrial
 from app.stats.sample import explain_no_percentile
@@ -44,7 +44,7 @@ COMPARED_STATISTICS: tuple[str, ...] = ("p50", "p90", "p99")
 class Metric:
     """One row of the table; its key is the name of its function, and its formula, which users read, the docstring."""
 
-    measure: Callable[[TrialView], float | Floats]
+    measure: Callable[[Basis], float | Floats]
     label: str
     unit: str
     better: Better
@@ -86,7 +86,7 @@ class TrialSummary:
     wall_s: float
     metrics: dict[str, float | None]  # metric key -> value; "ttft_ms.p50" for a percentile
     missing: dict[str, str]  # metric key -> why it is None
-    work: TrialWork | None
+    work: Work | None
     harness: HarnessUse | None
     conditions: Conditions | None
     error: str | None
@@ -115,28 +115,28 @@ def measure_trial(
     result: TrialResult, gpus: int, service_levels: ServiceLevels
 ) -> tuple[dict[str, float | None], dict[str, str]]:
     """Every metric of one trial, and why those that are None are."""
-    reason = _why_nothing(result)
-    if reason is not None:
+    if result.state is not TrialState.SUCCEEDED or not result.records:
+        reason = "no sample was generated" if result.state is TrialState.SUCCEEDED else "the trial failed"
         keys = [key for metric in METRICS.values() for key in metric.value_keys]
         return dict.fromkeys(keys), dict.fromkeys(keys, reason)
-    view = TrialView(Columns.of(result.records), result.timeline, result.conditions, gpus, service_levels)
-    return measure(view)
+    basis = Basis(Columns.of(result.records), result.timeline, result.conditions, gpus, service_levels)
+    return measure(basis)
 
 
-def measure(view: TrialView) -> tuple[dict[str, float | None], dict[str, str]]:
-    """Every metric of a view."""
+def measure(basis: Basis) -> tuple[dict[str, float | None], dict[str, str]]:
+    """Every metric of a basis."""
     metrics: dict[str, float | None] = {}
     missing: dict[str, str] = {}
     for metric in METRICS.values():
         try:
-            measured = metric.measure(view)
+            measured = metric.measure(basis)
         except NoValue as none:
             values: dict[str, float | str] = dict.fromkeys(metric.value_keys, str(none))
         else:
             values = (
                 {metric.key: measured}
                 if isinstance(measured, float)
-                else dict(_statistics(metric.key, measured, len(view.columns)))
+                else dict(list_statistics(metric.key, measured, len(basis.columns)))
             )
         for key, value in values.items():
             metrics[key] = None if isinstance(value, str) else value
@@ -145,13 +145,7 @@ def measure(view: TrialView) -> tuple[dict[str, float | None], dict[str, str]]:
     return metrics, missing
 
 
-def _why_nothing(result: TrialResult) -> str | None:
-    if result.state is not TrialState.SUCCEEDED:
-        return "the trial failed"
-    return None if result.records else "no sample was generated"
-
-
-def _statistics(key: str, values: Floats, samples: int) -> Iterator[tuple[str, float | str]]:
+def list_statistics(key: str, values: Floats, samples: int) -> Iterator[tuple[str, float | str]]:
     """A value per statistic, or the reason why there is none.
 
     A percentile rests on no more values than there are samples: of the gaps of one sample, many can be long at once.

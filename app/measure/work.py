@@ -10,7 +10,7 @@ from app.measure.records import RequestRecord
 
 
 @dataclass(frozen=True, slots=True)
-class TrialWork:
+class Work:
     """The work one trial did, small enough to keep for every trial."""
 
     samples: int
@@ -22,7 +22,7 @@ class TrialWork:
     output_hashes: bytes  # 8 bytes of every sample's output hash, in the same order
 
 
-def sum_work(records: Sequence[RequestRecord]) -> TrialWork:
+def sum_work(records: Sequence[RequestRecord]) -> Work:
     """What a trial did, independent of the order of its records."""
     ordered = sorted(records, key=attrgetter("prompt_index", "sample_index", "turn"))
     shape = "\n".join(
@@ -30,7 +30,7 @@ def sum_work(records: Sequence[RequestRecord]) -> TrialWork:
         f"{record.output_tokens} {record.finish_reason}"
         for record in ordered
     )
-    return TrialWork(
+    return Work(
         samples=len(ordered),
         prompt_tokens=sum(record.prompt_tokens for record in ordered),
         output_tokens=sum(record.output_tokens for record in ordered),

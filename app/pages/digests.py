@@ -13,7 +13,7 @@ import numpy as np
 from cachetools import LRUCache, cached
 
 from app.measure.columns import Columns, Floats, Integers
-from app.measure.formulas import NoValue, TrialView
+from app.measure.formulas import Basis, NoValue
 from app.measure.metrics import METRICS
 from app.pages.charts.shape import MOST_LINES, Strip
 from app.pages.charts.state import MOST_POINTS, State
@@ -61,11 +61,11 @@ def digest_records(db: Database, item: ExperimentItem, slot: int) -> Digest | No
 def make_digest(planned: PlannedTrial, table: "pa.Table") -> Digest:
     """What charts need of a trial's request records."""
     columns = Columns.read(lambda name: table[name].to_numpy(zero_copy_only=False))
-    view = TrialView(columns, (), None, 0, ServiceLevels())
+    basis = Basis(columns, (), None, 0, ServiceLevels())
     latencies: dict[str, tuple[Floats, int]] = {}
     for key in LATENCIES:
         with suppress(NoValue):
-            latencies[key] = sort_values(np.asarray(METRICS[key].measure(view)))
+            latencies[key] = sort_values(np.asarray(METRICS[key].measure(basis)))
     replicas = table["replica"].to_numpy()
     return Digest(
         slot=planned.slot,

@@ -13,40 +13,39 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def write(results: Object, name: str) -> str:
     """A test suite per pair of arms, a test per metric: `slower` and `confounded` fail it, `inconclusive` skips it."""
-    suites = ElementTree.Element("testsuites", name=_xml(name or results["experiment_id"]))
+    suites = ElementTree.Element("testsuites", name=_clean(name or results["experiment_id"]))
     for (candidate, baseline), comparisons in list_pairs(results["comparisons"]).items():
-        suite = ElementTree.SubElement(suites, "testsuite", name=_xml(f"{candidate} against {baseline}"))
+        suite = ElementTree.SubElement(suites, "testsuite", name=_clean(f"{candidate} against {baseline}"))
         counts = {"failures": 0, "skipped": 0}
         for found in comparisons:
             case = ElementTree.SubElement(
-                suite, "testcase", classname=_xml(f"{candidate} against {baseline}"), name=found["metric"], time="0"
+                suite, "testcase", classname=_clean(f"{candidate} against {baseline}"), name=found["metric"], time="0"
             )
-            counts = _count(counts, _judge(case, found))
+            counter = add_outcome(case, found)
+            if counter is not None:
+                counts[counter] += 1
         suite.attrib |= {"tests": str(len(comparisons)), "errors": "0"} | {k: str(n) for k, n in counts.items()}
-        ElementTree.SubElement(suite, "system-out").text = _xml(results["summary"])
+        ElementTree.SubElement(suite, "system-out").text = _clean(results["summary"])
     if results["failure"] is not None:
         suite = ElementTree.SubElement(suites, "testsuite", name="experiment", tests="1", failures="0", errors="1")
         case = ElementTree.SubElement(suite, "testcase", classname="experiment", name="runs to its end", time="0")
-        error = ElementTree.SubElement(case, "error", message=_xml(results["failure"]["detail"]))
-        error.text = _xml(results["failure"]["log_tail"] or "")
+        error = ElementTree.SubElement(case, "error", message=_clean(results["failure"]["detail"]))
+        error.text = _clean(results["failure"]["log_tail"] or "")
     ElementTree.indent(suites)
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _judge(case: ElementTree.Element, found: Object) -> str | None:
+def add_outcome(case: ElementTree.Element, found: Object) -> str | None:
+    """What a test came to; and which of the suite's counts it adds to."""
     change = percent(found["change_pct"], signed=True)
     said = f"{find_verdict(found)}: {change}, interval {interval(found['interval_pct'])}"
     if not found["primary"] or found["verdict"] in ("same", "faster"):
         ElementTree.SubElement(case, "system-out").text = said
         return None
     kind, counter = ("skipped", "skipped") if found["verdict"] == "inconclusive" else ("failure", "failures")
-    ElementTree.SubElement(case, kind, message=_xml("; ".join([said, *found["reasons"]])))
+    ElementTree.SubElement(case, kind, message=_clean("; ".join([said, *found["reasons"]])))
     return counter
 
 
-def _count(counts: dict[str, int], counter: str | None) -> dict[str, int]:
-    return counts if counter is None else counts | {counter: counts[counter] + 1}
-
-
-def _xml(text: str) -> str:
+def _clean(text: str) -> str:
     return _NOT_XML.sub("\ufffd", text)

@@ -5,15 +5,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from app.format import interval, number, percent, spread
-from app.report.remarks import find_verdict, list_pairs, remarks
+from app.report.remarks import find_verdict, list_pairs, list_remarks
 
 Object = dict[str, Any]
 
 
 def write(results: Object, name: str) -> str:
     """The sentence, the tables, the remarks: for a comment on a pull request."""
-    lines = [f"### {_cell(name or results['experiment_id'])}", "", f"**{_cell(results['summary'])}**", ""]
-    lines += _table(
+    lines = [f"### {_escape(name or results['experiment_id'])}", "", f"**{_escape(results['summary'])}**", ""]
+    lines += _write_table(
         ("arm", "trials", "output tokens/s (± sd of trials)", "latency p50 ms", "p90 ms", "p99 ms"),
         [
             (
@@ -37,23 +37,23 @@ def write(results: Object, name: str) -> str:
             for found in comparisons
             if found["primary"] or found["change_pct"] is not None
         ]
-        lines += ["", f"{_cell(candidate)} against {_cell(baseline)}:", ""]
-        lines += _table(("metric", "change", "interval", "blocks", "verdict"), rows)
-    lines += ["", *(f"- {_cell(remark)}" for remark in remarks(results))]
+        lines += ["", f"{_escape(candidate)} against {_escape(baseline)}:", ""]
+        lines += _write_table(("metric", "change", "interval", "blocks", "verdict"), rows)
+    lines += ["", *(f"- {_escape(remark)}" for remark in list_remarks(results))]
     environment = results["environment"]
     if environment is not None:
         where = ", ".join(str(environment[key]) for key in ("gpu", "cpu", "vllm") if environment[key])
-        lines += ["", f"{_cell(where)}; fingerprint `{environment['fingerprint'][:12]}`; {results['method']['name']}"]
+        lines += ["", f"{_escape(where)}; fingerprint `{environment['fingerprint'][:12]}`; {results['method']['name']}"]
     return "\n".join(lines) + "\n"
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+def _write_table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
     def line(cells: tuple[str, ...]) -> str:
-        return f"| {' | '.join(map(_cell, cells))} |"
+        return f"| {' | '.join(map(_escape, cells))} |"
 
     return [line(head), f"|{' --- |' * len(head)}", *map(line, rows)]
 
 
-def _cell(text: str) -> str:
+def _escape(text: str) -> str:
     """Text that Markdown leaves alone."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(text.split()))

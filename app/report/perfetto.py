@@ -11,7 +11,7 @@ _MICROSECONDS = 1_000_000.0
 _LANE = 1
 
 
-def process_name(number: int, arm: str) -> dict[str, Any]:
+def name_process(number: int, arm: str) -> dict[str, Any]:
     """Every arm is a process."""
     return {"ph": "M", "name": "process_name", "pid": number, "tid": 0, "args": {"name": arm}}
 
@@ -35,12 +35,13 @@ def build_trial_events(
         "args": {"state": trial.state},
     }
     for sample in samples:
-        yield from _counters(number, offset_s + sample.at_s, sample)
+        yield from list_counters(number, offset_s + sample.at_s, sample)
     for record in records:
-        yield from _request(number, trial.planned.slot, offset_s, record)
+        yield from list_phases(number, trial.planned.slot, offset_s, record)
 
 
-def _counters(number: int, at_s: float, sample: EngineSample) -> Iterator[dict[str, Any]]:
+def list_counters(number: int, at_s: float, sample: EngineSample) -> Iterator[dict[str, Any]]:
+    """Counters after one step of an engine."""
     for name, values in (
         ("requests", {"running": sample.running, "waiting": sample.waiting}),
         ("kv_cache_usage_pct", {"used": sample.kv_cache_usage_pct}),
@@ -49,7 +50,7 @@ def _counters(number: int, at_s: float, sample: EngineSample) -> Iterator[dict[s
         yield {"ph": "C", "name": name, "pid": number, "tid": 0, "ts": at_s * _MICROSECONDS, "args": values}
 
 
-def _request(number: int, slot: int, offset_s: float, record: RequestRecord) -> Iterator[dict[str, Any]]:
+def list_phases(number: int, slot: int, offset_s: float, record: RequestRecord) -> Iterator[dict[str, Any]]:
     """Phases that are known: waiting for the client, queued, prefill, decode, delivery."""
     marks = [
         ("client queue", record.arrived_s),

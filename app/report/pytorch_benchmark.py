@@ -12,10 +12,11 @@ Object = dict[str, Any]
 def write(results: Object, resolved: ResolvedExperiment, name: str) -> list[Object]:
     """One record per arm and metric, as the PyTorch benchmark database takes them."""
     settings = {arm.name: arm for arm in resolved.arms}
-    return [record for arm in results["arms"] for record in _records(results, arm, settings[arm["name"]], name)]
+    return [record for arm in results["arms"] for record in list_records(results, arm, settings[arm["name"]], name)]
 
 
-def _records(results: Object, arm: Object, settings: ResolvedArm, name: str) -> Iterator[Object]:
+def list_records(results: Object, arm: Object, settings: ResolvedArm, name: str) -> Iterator[Object]:
+    """A record for every metric of an arm."""
     benchmark = {
         "name": "Rollout Lab",
         "mode": "inference",

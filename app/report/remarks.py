@@ -10,17 +10,17 @@ Object = dict[str, Any]
 _SHOWN_DIFFERENCES = 10
 
 
-def remarks(results: Object) -> list[str]:
+def list_remarks(results: Object) -> list[str]:
     """What limits the comparison: parity, fairness, reasons of verdicts, warnings."""
     return [
-        *_parity(results["parity"]),
-        *_fairness(results["fairness"]),
-        *_reasons(results["comparisons"]),
+        *tell_parity(results["parity"]),
+        *tell_fairness(results["fairness"]),
+        *list_reasons(results["comparisons"]),
         *(f"{'' if not w['arm'] else w['arm'] + ': '}{w['detail']}" for w in results["warnings"]),
     ]
 
 
-def _reasons(comparisons: Iterable[Object]) -> list[str]:
+def list_reasons(comparisons: Iterable[Object]) -> list[str]:
     """Why verdicts are not clear, each reason once."""
     metrics: dict[tuple[str, str], list[str]] = {}
     for found in comparisons:
@@ -32,17 +32,18 @@ def _reasons(comparisons: Iterable[Object]) -> list[str]:
     ]
 
 
-def _parity(parity: Object | None) -> list[str]:
+def tell_parity(parity: Object | None) -> list[str]:
+    """Whether the arms' configurations differ as declared."""
     if parity is None:
         return ["parity: not known, fewer than two engines have started"]
     if not parity["equal"]:
-        return [f"parity: differences nobody declared: {_keys(parity['undeclared'], values=True)}"]
+        return [f"parity: differences nobody declared: {_name_keys(parity['undeclared'], values=True)}"]
     if not parity["declared"]:
         return ["parity: the arms' configurations are equal"]
-    return [f"parity: the arms differ only as declared, in {_keys(parity['declared'])}"]
+    return [f"parity: the arms differ only as declared, in {_name_keys(parity['declared'])}"]
 
 
-def _keys(differences: Sequence[Object], *, values: bool = False) -> str:
+def _name_keys(differences: Sequence[Object], *, values: bool = False) -> str:
     shown = [
         f"{d['key']} ({', '.join(f'{arm} {value}' for arm, value in d['values'].items())})" if values else d["key"]
         for d in differences[:_SHOWN_DIFFERENCES]
@@ -51,7 +52,8 @@ def _keys(differences: Sequence[Object], *, values: bool = False) -> str:
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
-def _fairness(fairness: Object | None) -> list[str]:
+def tell_fairness(fairness: Object | None) -> list[str]:
+    """Whether the arms did equal work."""
     if fairness is None or not fairness["blocks"]:
         return ["fairness: not known, no block is complete"]
     tokens = ", ".join(f"{arm} {count:,}" for arm, count in fairness["output_tokens"].items())

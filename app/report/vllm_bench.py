@@ -34,13 +34,14 @@ def write(results: Object, resolved: ResolvedExperiment, name: str, requests: Ma
     """
     settings = {arm.name: arm for arm in resolved.arms}
     return [
-        _trial(trial, settings[trial["arm"]], name) | requests.get(trial["slot"], _NOTHING)
+        describe_trial(trial, settings[trial["arm"]], name) | requests.get(trial["slot"], _NOTHING)
         for trial in results["trials"]
         if trial["phase"] == "measured" and trial["state"] == "succeeded" and trial.get("dropped") is None
     ]
 
 
-def _trial(trial: Object, arm: ResolvedArm, name: str) -> Object:
+def describe_trial(trial: Object, arm: ResolvedArm, name: str) -> Object:
+    """What is known of a trial without its records."""
     metrics = trial["metrics"]
     return {
         "date": trial["started_at"],
@@ -59,7 +60,7 @@ def _trial(trial: Object, arm: ResolvedArm, name: str) -> Object:
     }
 
 
-def figures(columns: Columns) -> Object:
+def compute_figures(columns: Columns) -> Object:
     """What their object says of a trial's requests.
 
     Their times run from when a request was sent; the client's queue is a figure of its own (`vllm/benchmarks/serve.py`,
@@ -84,11 +85,11 @@ def figures(columns: Columns) -> Object:
         ("client_queue_time", queue),
         ("e2el_including_client_queue", e2el + queue),
     ):
-        found |= _statistics(key, 1000.0 * values_s, samples)
-    return found | _statistics("itl", columns.itl_ms, samples)
+        found |= _list_statistics(key, 1000.0 * values_s, samples)
+    return found | _list_statistics("itl", columns.itl_ms, samples)
 
 
-def _statistics(key: str, values_ms: Floats | None, samples: int) -> Object:
+def _list_statistics(key: str, values_ms: Floats | None, samples: int) -> Object:
     """Their names, null where a value is unknown: an average over some samples would be another quantity."""
     if values_ms is None or not len(values_ms) or np.isnan(values_ms).any():
         return {f"{name}_{key}_ms": None for name in _MEAN_AND_MORE}
@@ -106,5 +107,5 @@ def _statistics(key: str, values_ms: Floats | None, samples: int) -> Object:
 
 _KEYS = ("ttft", "tpot", "e2el", "client_queue_time", "e2el_including_client_queue", "itl")
 _NOTHING: Object = dict.fromkeys(("completed", "failed", "total_input_tokens", "total_output_tokens")) | {
-    key: None for latency in _KEYS for key in _statistics(latency, None, 0)
+    key: None for latency in _KEYS for key in _list_statistics(latency, None, 0)
 }

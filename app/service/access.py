@@ -85,12 +85,14 @@ class Gate:
         """The caller; one with a token or a session that opens nothing has no scope, and is told why."""
         if given.token is not None:
             digest = hash_secret(given.token)
-            return _bearer(await self._tokens.get(digest, lambda: tokens.find(self._database, digest)), given.source)
+            return _make_caller(
+                await self._tokens.get(digest, lambda: tokens.find(self._database, digest)), given.source
+            )
         if given.session is not None:
             digest = hash_secret(given.session)
             token = await self._sessions.get(digest, lambda: tokens.find_session(self._database, digest))
             if token is not None:
-                caller = _bearer(token, given.source)
+                caller = _make_caller(token, given.source)
                 return Caller(caller.name, caller.scope, caller.source, digest, caller.trouble)
         return Caller(ANONYMOUS, await self._anonymous(given.relayed), given.source)
 
@@ -121,7 +123,7 @@ def require_tokens(db: Database, settings: Settings) -> None:
     )
 
 
-def _bearer(token: Token | None, source: str) -> Caller:
+def _make_caller(token: Token | None, source: str) -> Caller:
     if token is None:
         return Caller("unknown", None, source, trouble="there is no such token")
     if token.state is not TokenState.VALID:

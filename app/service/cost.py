@@ -85,7 +85,7 @@ class _Earlier:
 def estimate_cost(db: Database, spec: Experiment, resolved: ResolvedExperiment, plan: TrialPlan) -> Cost:
     """Count what is known, estimate what has been seen before."""
     found = _find_like(db, spec, resolved)
-    seconds = None if found is None else _estimate_s(plan, found[1])
+    seconds = None if found is None else estimate_s(plan, found[1])
     gpus = 0 if found is None else found[1].gpus
     noise = combine_noise(
         read_noise_anywhere(db, [build_noise_keys(spec, arm, None).settings for arm in resolved.arms])
@@ -101,13 +101,13 @@ def estimate_cost(db: Database, spec: Experiment, resolved: ResolvedExperiment, 
         noise_pct=None if noise is None else round(noise.noise_pct, 3),
         detectable_effect_pct=None
         if noise is None
-        else detectable_pct(noise.noise_pct, spec, plan, noise.spreads.get("output_throughput")),
+        else promise_effect_pct(noise.noise_pct, spec, plan, noise.spreads.get("output_throughput")),
         based_on=None if found is None else found[0],
         reason=None if found else "no earlier experiment ran these arms with this model and workload",
     )
 
 
-def detectable_pct(
+def promise_effect_pct(
     noise_pct: float, spec: Experiment, plan: TrialPlan, known: KnownSpread | None = None
 ) -> float | None:
     """The smallest change, percent, that the plan finds with 80 % probability; None for fewer than two blocks or arms.
@@ -140,7 +140,8 @@ def detectable_pct(
     return None if found is None else round(found, 3)
 
 
-def _estimate_s(plan: TrialPlan, earlier: _Earlier) -> float:
+def estimate_s(plan: TrialPlan, earlier: _Earlier) -> float:
+    """Seconds for starts and trials, by what they took before."""
     spent = earlier.arms
     fresh = [trial.arm for trial in plan.trials if trial.fresh_engine]
     starts = (
@@ -202,7 +203,7 @@ def _read_earlier(db: Database, row: ExperimentRow, names: dict[str, str]) -> _E
     )
 
 
-def advice(spec: Experiment, resolved: ResolvedExperiment, plan: TrialPlan) -> list[str]:
+def list_advice(spec: Experiment, resolved: ResolvedExperiment, plan: TrialPlan) -> list[str]:
     """What the experiment will not be able to say, and what it leaves to chance."""
     return [*_advise_on_arms(spec, resolved), *_advise_on_plan(spec, plan)]
 

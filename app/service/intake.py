@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from app.service.access import Caller
-from app.service.cost import Cost, advice, estimate_cost
+from app.service.cost import Cost, estimate_cost, list_advice
 from app.service.permits import permit
 from app.settings import Settings
 from app.spec.experiment import Experiment
@@ -38,12 +38,12 @@ def preview(db: Database, spec: Experiment) -> Preview:
     """Resolve, plan and estimate without queueing anything; InvalidInput if the spec contradicts itself."""
     resolved = resolve(spec)
     plan = plan_trials(spec, resolved)
-    return Preview(resolved, plan, estimate_cost(db, spec, resolved, plan), tuple(advice(spec, resolved, plan)))
+    return Preview(resolved, plan, estimate_cost(db, spec, resolved, plan), tuple(list_advice(spec, resolved, plan)))
 
 
 def submit(db: Database, spec: Experiment, settings: Settings, caller: Caller, idempotency_key: str | None) -> Enqueued:
     """Queue an experiment, once per key of this caller; TooManyRequests where as many of theirs wait as may."""
-    most = _most_queued(caller, settings)
+    most = _find_most_queued(caller, settings)
     return queue.enqueue(db, spec, idempotency_key=caller.own(idempotency_key), by=caller.actor, most_queued=most)
 
 
@@ -52,12 +52,12 @@ def retry(
 ) -> Enqueued:
     """Queue what failed or was cancelled once more, if the operator still lets its spec name what it names."""
     permit(experiments.get(db, experiment_id).spec, settings)
-    most = _most_queued(caller, settings)
+    most = _find_most_queued(caller, settings)
     return queue.retry(
         db, experiment_id, idempotency_key=caller.own(idempotency_key), by=caller.actor, most_queued=most
     )
 
 
-def _most_queued(caller: Caller, settings: Settings) -> int | None:
+def _find_most_queued(caller: Caller, settings: Settings) -> int | None:
     """Experiments of this caller that may wait; None for admins, whom nothing stops."""
     return None if caller.may(Scope.ADMIN) else settings.most_queued

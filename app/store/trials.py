@@ -11,7 +11,7 @@ from app.errors import Conflict, NotFound
 from app.format import clip
 from app.measure.metrics import TrialSummary
 from app.measure.records import Conditions, HarnessUse, StartedArm, TrialResult, TrialState
-from app.measure.work import TrialWork
+from app.measure.work import Work
 from app.spec.lifecycle import Status
 from app.spec.plan import Phase, PlannedTrial
 from app.store.clock import now_us
@@ -244,7 +244,7 @@ def _parse_summary(row: Row[Any]) -> TrialSummary:
         wall_s=row.wall_s,
         metrics=row.metrics,
         missing=row.missing,
-        work=None if row.work is None else TrialWork(**row.work, output_hashes=row.output_hashes),
+        work=None if row.work is None else Work(**row.work, output_hashes=row.output_hashes),
         harness=None if row.harness is None else HarnessUse(**row.harness),
         conditions=_CONDITIONS.validate_python(row.conditions),
         error=row.error,

@@ -5,7 +5,7 @@ from typing import Any
 from rich.console import Console
 
 from app.cli.render import build_comparison_table
-from app.report.remarks import remarks
+from app.report.remarks import list_remarks
 
 
 def shown(thing: Any) -> str:
@@ -60,7 +60,7 @@ def test_names_are_not_markup() -> None:
 
 def test_an_undeclared_difference_is_spelled_out() -> None:
     difference = {"key": "engine.max_num_seqs", "values": {"sync": 1024, "async": 128}, "setting": None}
-    found = remarks(some_results(parity={"equal": False, "declared": [], "undeclared": [difference] * 12}))
+    found = list_remarks(some_results(parity={"equal": False, "declared": [], "undeclared": [difference] * 12}))
     assert found[0].startswith("parity: differences nobody declared: engine.max_num_seqs (sync 1024, async 128), ")
     assert found[0].endswith(" and 2 more")
 
@@ -68,8 +68,10 @@ def test_an_undeclared_difference_is_spelled_out() -> None:
 def test_parity_names_what_was_declared() -> None:
     difference = {"key": "driver.api", "values": {"sync": "llm", "async": "async_llm"}, "setting": "driver.api"}
     parity = {"equal": True, "declared": [difference], "undeclared": []}
-    assert remarks(some_results(parity=parity))[0] == "parity: the arms differ only as declared, in driver.api"
-    assert remarks(some_results(parity=parity | {"declared": []}))[0] == "parity: the arms' configurations are equal"
+    assert list_remarks(some_results(parity=parity))[0] == "parity: the arms differ only as declared, in driver.api"
+    assert (
+        list_remarks(some_results(parity=parity | {"declared": []}))[0] == "parity: the arms' configurations are equal"
+    )
 
 
 def test_unequal_work_cannot_be_overlooked() -> None:
@@ -81,21 +83,21 @@ def test_unequal_work_cannot_be_overlooked() -> None:
         "identical_outputs_pct": None,
         "differences": [{"what": "output_tokens", "values": tokens, "blocks": [0], "setting": None}],
     }
-    assert remarks(some_results(fairness=fairness))[1] == (
+    assert list_remarks(some_results(fairness=fairness))[1] == (
         "fairness: the arms did UNEQUAL work (output tokens: sync 4,096, async 4,000)"
     )
 
 
 def test_of_work_that_nobody_saw_nothing_is_said() -> None:
     nothing = {"equal": True, "blocks": 0, "output_tokens": {"sync": 0, "async": 0}, "differences": []}
-    assert remarks(some_results(fairness=nothing))[1] == "fairness: not known, no block is complete"
+    assert list_remarks(some_results(fairness=nothing))[1] == "fairness: not known, no block is complete"
 
 
 def test_a_reason_is_given_once() -> None:
     comparisons = [a_comparison(metric=metric, reasons=["one block"]) for metric in ("a", "b", "c")]
-    assert remarks(some_results(comparisons=comparisons))[2:] == ["async, a and 2 more: one block"]
+    assert list_remarks(some_results(comparisons=comparisons))[2:] == ["async, a and 2 more: one block"]
 
 
 def test_warnings_name_their_arm() -> None:
     warnings = [{"arm": "async", "detail": "the loop lagged"}, {"arm": None, "detail": "the host was busy"}]
-    assert remarks(some_results(warnings=warnings))[2:] == ["async: the loop lagged", "the host was busy"]
+    assert list_remarks(some_results(warnings=warnings))[2:] == ["async: the loop lagged", "the host was busy"]

@@ -18,7 +18,7 @@ from app.judge.verdict import Comparison, KnownSpread, Verdict
 from app.measure.metrics import TrialSummary
 from app.measure.records import Conditions, StartedArm, TrialState
 from app.report import junit, markdown
-from app.report.remarks import list_verdicts, remarks
+from app.report.remarks import list_remarks, list_verdicts
 from app.spec.experiment import Experiment
 from app.spec.lifecycle import Status
 from app.spec.plan import Phase, PlannedTrial, plan_trials, repeat_block
@@ -235,7 +235,7 @@ def test_terminal_markdown_and_junit_say_what_the_document_says(run: Run) -> Non
         for one in results.comparisons
         if one.primary and one.verdict in {Verdict.SLOWER, Verdict.CONFOUNDED}
     }
-    assert not [remark for remark in remarks(wire) if "None" in remark]
+    assert not [remark for remark in list_remarks(wire) if "None" in remark]
 
 
 @settings(max_examples=60, deadline=None)

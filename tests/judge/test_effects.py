@@ -8,7 +8,7 @@ from app.judge.comparison import compare
 from app.judge.results import build_results
 from app.judge.verdict import Comparison, Verdict
 from app.measure.records import StartedArm
-from app.report.remarks import remarks
+from app.report.remarks import list_remarks
 from app.spec.experiment import Experiment
 from app.spec.lifecycle import Status
 from app.spec.plan import plan_trials
@@ -117,7 +117,7 @@ def test_results_remarks_and_the_sentence_name_the_setting() -> None:
     assert (
         "Other caches no prompt tokens (sync 64), which follows from engine.enable_prefix_caching" in results["summary"]
     )
-    assert any("differs only as declared, in cached_tokens by engine.enable" in one for one in remarks(results))
+    assert any("differs only as declared, in cached_tokens by engine.enable" in one for one in list_remarks(results))
 
 
 def test_what_was_not_taken_is_a_warning_and_never_what_the_arms_differ_in() -> None:
@@ -130,7 +130,7 @@ def test_what_was_not_taken_is_a_warning_and_never_what_the_arms_differ_in() -> 
     assert "differ in" not in results["summary"]
     told = [one["detail"] for one in results["warnings"] if one["code"] == "not_taken"]
     assert told == ["Its engine did not take what was asked for: engine.async_scheduling: asked true, got false."]
-    assert any("asked true, got false" in one for one in remarks(results))
+    assert any("asked true, got false" in one for one in list_remarks(results))
 
 
 def test_what_could_not_be_read_back_is_said() -> None:

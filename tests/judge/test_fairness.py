@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.judge.fairness import Fairness, check_fairness
-from app.measure.work import TrialWork, sum_work
+from app.measure.work import Work, sum_work
 from tests.support.builders import a_record, some_work
 
 ARMS = ("sync", "async")
 
 
-def compared(sync: TrialWork, other: TrialWork) -> Fairness:
+def compared(sync: Work, other: Work) -> Fairness:
     return check_fairness({0: {"sync": sync, "async": other}}, ARMS)
 
 
@@ -154,7 +154,7 @@ def test_a_few_cached_tokens_more_are_tolerated_and_told() -> None:
     assert not check_fairness(more, ARMS).equal
 
 
-def drawn(rng: np.random.Generator, blocks: int = 6, longer: float = 1.0) -> dict[int, dict[str, TrialWork]]:
+def drawn(rng: np.random.Generator, blocks: int = 6, longer: float = 1.0) -> dict[int, dict[str, Work]]:
     """Blocks of 32 samples each that end by themselves, the second arm's `longer` on average."""
     return {
         block: {

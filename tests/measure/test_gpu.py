@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.measure.gpu import GpuLook, GpuProcess, GpuReadings, GpuTotals, ProcessUse, gpu_conditions
+from app.measure.gpu import GpuLook, GpuProcess, GpuReadings, GpuTotals, ProcessUse, measure_gpu
 from app.measure.records import GpuConditions, Spread, Unseen
 
 ENGINE, STRANGER = 100, 4711
@@ -34,7 +34,7 @@ def conditions(looks: Sequence[GpuLook], *uses: ProcessUse, **changes: Any) -> G
         "util_pct": 98.0,
         "unseen": {},
     }
-    return gpu_conditions(GpuReadings(**(fields | changes)), frozenset({ENGINE}), {STRANGER: "python3"})
+    return measure_gpu(GpuReadings(**(fields | changes)), frozenset({ENGINE}), {STRANGER: "python3"})
 
 
 def test_the_experiment_s_own_processes_are_no_neighbours() -> None:

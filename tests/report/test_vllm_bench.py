@@ -65,31 +65,31 @@ def test_figures_are_those_that_vllm_itself_computes(count: int, percentiles: li
         )
         for i, tokens in enumerate(rng.integers(1, 30, size=count))
     ]
-    ours = vllm_bench.figures(Columns.of(records))
+    ours = vllm_bench.compute_figures(Columns.of(records))
     for key, value in theirs(records, percentiles).items():
         assert ours[key] == pytest.approx(value), key
 
 
 def test_time_per_output_token_ends_with_the_delivery_as_theirs_does() -> None:
-    found = vllm_bench.figures(Columns.of(BATCH))
+    found = vllm_bench.compute_figures(Columns.of(BATCH))
     assert found["mean_tpot_ms"] == pytest.approx(theirs(BATCH, [])["mean_tpot_ms"]) != pytest.approx(10.0)
 
 
 def test_latencies_run_from_sent_and_the_client_s_queue_stands_beside_them() -> None:
     late = a_record(arrived_s=1.0, sent_s=3.0, first=4.0, last=6.0, delivered=7.0)
-    found = vllm_bench.figures(Columns.of([late]))
+    found = vllm_bench.compute_figures(Columns.of([late]))
     assert (found["mean_ttft_ms"], found["mean_e2el_ms"]) == (1000.0, 4000.0)
     assert (found["mean_client_queue_time_ms"], found["mean_e2el_including_client_queue_ms"]) == (2000.0, 6000.0)
 
 
 def test_what_is_unknown_is_null_and_not_zero() -> None:
-    found = vllm_bench.figures(Columns.of([a_record(first_token_s=None, output_tokens=1, itl_ms=None)]))
+    found = vllm_bench.compute_figures(Columns.of([a_record(first_token_s=None, output_tokens=1, itl_ms=None)]))
     for key in ("mean_ttft_ms", "mean_tpot_ms", "std_itl_ms", "p99_e2el_ms"):
         assert found[key] is None, key
 
 
 def test_there_is_an_object_per_measured_trial() -> None:
-    found = vllm_bench.write(a_document(), RESOLVED, SPEC.name, {0: vllm_bench.figures(Columns.of(BATCH))})
+    found = vllm_bench.write(a_document(), RESOLVED, SPEC.name, {0: vllm_bench.compute_figures(Columns.of(BATCH))})
     assert len(found) == 12
     first, second = found[:2]
     assert (first["label"], first["model_id"], first["backend"]) == ("sync", "tiny-qwen2", "simulated")

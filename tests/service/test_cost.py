@@ -7,7 +7,7 @@ import pytest
 
 from app.judge.comparison import compare
 from app.judge.verdict import KnownSpread
-from app.service.cost import detectable_pct
+from app.service.cost import promise_effect_pct
 from app.spec.plan import Phase, plan_trials
 from app.spec.resolution import resolve
 from tests.support.builders import a_spec, a_trial
@@ -18,7 +18,7 @@ THREE_ARMS = [{"name": name, "profile": "vllm-sync"} for name in ("a", "b", "c")
 
 def promised(noise_pct: float = 1.0, **changes: Any) -> float | None:
     spec = a_spec(**changes)
-    return detectable_pct(noise_pct, spec, plan_trials(spec, resolve(spec)))
+    return promise_effect_pct(noise_pct, spec, plan_trials(spec, resolve(spec)))
 
 
 @pytest.mark.parametrize(("blocks", "change_pct"), [(2, 12.24), (3, 10.53), (4, 3.56), (5, 1.98), (6, 1.66)])
@@ -53,7 +53,7 @@ def test_the_dry_run_and_the_comparison_agree(blocks: int, arms: int) -> None:
     ]
     found = next(one for one in compare(spec, resolve(spec), trials, ()) if one.metric == "output_throughput")
     assert found.sd_pct is not None
-    assert detectable_pct(found.sd_pct, spec, plan) == pytest.approx(found.detectable_effect_pct, abs=1e-3)
+    assert promise_effect_pct(found.sd_pct, spec, plan) == pytest.approx(found.detectable_effect_pct, abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_they_agree_on_several_starts_too(blocks: int, starts: int, arms: int) -
     known = KnownSpread(
         sd_pct=1.0, blocks=1.0, starts=8, between_pct=between_pct, between_interval_pct=(0.0, 2 * between_pct)
     )
-    assert detectable_pct(found.sd_pct, spec, plan, known) == pytest.approx(found.detectable_effect_pct, abs=2e-3)
+    assert promise_effect_pct(found.sd_pct, spec, plan, known) == pytest.approx(found.detectable_effect_pct, abs=2e-3)
 
 
 @pytest.mark.parametrize("plan", [{"blocks": 2}, {"blocks": 3}, {"blocks": 6, "starts": 2}])
@@ -86,7 +86,7 @@ def test_a_level_that_so_few_cannot_reach_is_promised_nothing(plan: dict[str, An
 
 def test_few_starts_find_less_than_their_blocks_would() -> None:
     found = [
-        detectable_pct(1.0, spec, plan_trials(spec, resolve(spec)))
+        promise_effect_pct(1.0, spec, plan_trials(spec, resolve(spec)))
         for spec in (a_spec(plan={"blocks": 12, "starts": starts}) for starts in (1, 4, 2))
     ]
     assert None not in found
@@ -100,7 +100,7 @@ def test_what_is_known_of_starts_makes_the_promise_smaller() -> None:
 
     def beside(**plan: Any) -> float:
         spec = a_spec(plan=plan)
-        found = detectable_pct(0.3, spec, plan_trials(spec, resolve(spec)), known)
+        found = promise_effect_pct(0.3, spec, plan_trials(spec, resolve(spec)), known)
         assert found is not None
         return found
 

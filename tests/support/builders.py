@@ -17,7 +17,7 @@ from app.measure.records import (
     TrialResult,
     TrialState,
 )
-from app.measure.work import TrialWork
+from app.measure.work import Work
 from app.spec.experiment import Experiment
 from app.spec.plan import Phase, PlannedTrial
 
@@ -110,7 +110,7 @@ def an_engine_sample(at: float, running: int = 1, **changes: Any) -> EngineSampl
     return EngineSample(at_s=at, running=running, **(fields | changes))
 
 
-def some_work(**changes: Any) -> TrialWork:
+def some_work(**changes: Any) -> Work:
     """What a trial of 4 samples did."""
     fields: dict[str, Any] = {
         "samples": 4,
@@ -121,7 +121,7 @@ def some_work(**changes: Any) -> TrialWork:
         "shape_sha256": "5a" * 32,
         "output_hashes": bytes(range(32)),
     }
-    return TrialWork(**(fields | changes))
+    return Work(**(fields | changes))
 
 
 def a_trial(

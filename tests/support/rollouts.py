@@ -36,7 +36,7 @@ class Engine:
 
 
 @dataclass(frozen=True)
-class Work:
+class Size:
     """The requests of one trial."""
 
     prompts: int = 16
@@ -47,7 +47,7 @@ class Work:
     prompt_tokens: int = 256
 
 
-def a_rollout(planned: PlannedTrial, engine: Engine, work: Work, seed: int, started_at: float) -> TrialResult:
+def a_rollout(planned: PlannedTrial, engine: Engine, work: Size, seed: int, started_at: float) -> TrialResult:
     """One trial: lengths depend on the block, noise on the trial."""
     lengths = np.random.default_rng([seed, planned.block]).lognormal(
         np.log(work.median), work.sigma, work.prompts * work.samples

@@ -21,7 +21,7 @@ from app.store.ids import ExperimentId
 from app.store.queue import Claim, Lease
 from app.store.tables import experiments as table
 from tests.support.builders import a_resolved_arm, a_spec
-from tests.support.rollouts import Engine, Work, a_rollout
+from tests.support.rollouts import Engine, Size, a_rollout
 from tests.support.work import run_steps
 
 LEASE_S = 3600.0
@@ -37,8 +37,8 @@ HARDWARE: dict[str, object] = {
     "python": "3.11.7",
 }
 VERSIONS = {"vllm": "0.25.1", "torch": "2.11.0+cu130", "ray": "2.60.0"}
-LARGE = Work()
-SMALL = Work(prompts=4, samples=4, median=40, longest=200)
+LARGE = Size()
+SMALL = Size(prompts=4, samples=4, median=40, longest=200)
 FLOOR = NoiseFloor(floor_pct=0.31, noise_pct=0.35, experiments=2)
 HOSTILE = "<script>alert('pages')</script>"
 RIGHT_TO_LEFT = "مزامنة 12"
@@ -153,7 +153,7 @@ def run(
     db: Database,
     spec: Experiment,
     engines: Mapping[str, Engine],
-    work: Work = LARGE,
+    work: Size = LARGE,
     *,
     configs: Mapping[str, dict[str, object]] | None = None,
     failing: Mapping[tuple[str, int], str] | None = None,

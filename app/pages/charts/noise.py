@@ -28,7 +28,7 @@ _COLUMNS = ("what", "change_pct", "low_pct", "high_pct")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Change:
     """A candidate's change of output throughput."""
 
     label: str
@@ -41,7 +41,7 @@ def plot_noise(main: Sequence[Comparison], floor: NoiseFloor | None) -> Figure:
     """The candidates' changes over the band in which equal arms differed."""
     title = "Noise beside the effect"
     rows = [
-        Row(one.candidate, one.change_pct, one.interval_pct, one.verdict)
+        Change(one.candidate, one.change_pct, one.interval_pct, one.verdict)
         for one in main[:MOST]
         if one.change_pct is not None
     ]
@@ -63,7 +63,7 @@ def plot_noise(main: Sequence[Comparison], floor: NoiseFloor | None) -> Figure:
     return Figure("noise", title, note, svg, _COLUMNS, table)
 
 
-def draw_band(rows: Sequence[Row], band_pct: float, width: int, label: str) -> Markup:
+def draw_band(rows: Sequence[Change], band_pct: float, width: int, label: str) -> Markup:
     """The band, and a row for every candidate."""
     start = 170.0 if width == WIDE else 96.0
     height = 28.0
@@ -80,7 +80,7 @@ def draw_band(rows: Sequence[Row], band_pct: float, width: int, label: str) -> M
     return draw_picture(width, box.base + 42, label, parts)
 
 
-def draw_row(row: Row, x: Linear, y: float, most: int) -> Sequence[Markup]:
+def draw_row(row: Change, x: Linear, y: float, most: int) -> Sequence[Markup]:
     """A candidate's change, with its interval."""
     color = f"v-{row.verdict}"
     low, high = row.interval_pct or (row.change_pct, row.change_pct)
