@@ -20,7 +20,7 @@ from app.api import (
     workers,
 )
 from app.api.middleware import BodyLimit, HeadAsGet, RequestContext
-from app.api.openapi import DescribedApp
+from app.api.schema import DescribedApp
 from app.api.telemetry import Telemetry
 from app.http import problems
 from app.http.admission import admit

@@ -137,11 +137,9 @@ def imported_by(path: Path) -> set[str]:
 # One resource on several floors: stored, served, drawn, typed at a prompt.
 SHARED_MODULES = {
     "continuation",
-    "experiment",
     "experiments",
     "export",
     "noise",
-    "openapi",
     "permits",
     "results",
     "simulated",

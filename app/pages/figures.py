@@ -7,8 +7,8 @@ from app.judge.verdict import PER_GPU, lead_comparisons
 from app.measure.records import TrialState
 from app.pages.charts.ecdf import Curve, plot_ecdf, pool
 from app.pages.charts.figure import Address, Figure
+from app.pages.charts.floor import plot_noise
 from app.pages.charts.intervals import plot_intervals
-from app.pages.charts.noise import plot_noise
 from app.pages.charts.pairs import plot_pairs
 from app.pages.charts.schedule import Cells, plot_schedule
 from app.pages.charts.shape import ArmShape, plot_shape

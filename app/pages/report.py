@@ -10,7 +10,7 @@ from starlette.responses import Response
 from app.http.basics import Db
 from app.pages.assets import read_asset
 from app.pages.choice import Choice
-from app.pages.experiment import Id, Later, list_everything, list_later
+from app.pages.experiment_page import Id, Later, list_everything, list_later
 from app.pages.shell import PageRouter, render_page
 from app.pages.subject import load
 

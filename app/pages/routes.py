@@ -4,7 +4,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.errors import NotFound
-from app.pages import description, experiment, experiment_list, login, machines, report, side_by_side, submission_form
+from app.pages import (
+    description,
+    experiment_list,
+    experiment_page,
+    login,
+    machines,
+    report,
+    side_by_side,
+    submission_form,
+)
 from app.pages.assets import FILES, read_asset
 from app.pages.shell import PageRouter
 
@@ -24,5 +33,5 @@ def get_asset(request: Request, name: str) -> Response:
     return Response(found.body, media_type=found.media_type, headers=headers)
 
 
-for part in (experiment_list, report, experiment, submission_form, side_by_side, machines, login, description):
+for part in (experiment_list, report, experiment_page, submission_form, side_by_side, machines, login, description):
     router.include_router(part.router)
