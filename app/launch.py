@@ -37,11 +37,8 @@ def build_environment(settings: Settings) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if key not in variables}
     # The token is for the command line; a service has no use for it.
     given = settings.model_dump(mode="json", exclude_unset=True, exclude_none=True, exclude={"token"})
-    return kept | {key: _text(given[name]) for key, name in variables.items() if name in given}
-
-
-def _text(value: object) -> str:
-    return json.dumps(value) if isinstance(value, dict) else str(value)
+    said = {key: given[name] for key, name in variables.items() if name in given}
+    return kept | {key: json.dumps(value) if isinstance(value, dict) else str(value) for key, value in said.items()}
 
 
 @contextmanager

@@ -20,7 +20,6 @@ from app.http.problems import list_responses
 from app.service.allowance import Allowance
 from app.service.feed import Feed, Snapshot
 from app.spec.lifecycle import Progress, Status
-from app.store.experiments import Event
 from app.store.ids import ExperimentId
 
 router = APIRouter(prefix="/v1/experiments", tags=["experiments"])
@@ -176,15 +175,15 @@ async def _write_messages(feed: Feed, experiment_id: ExperimentId, seen: int) ->
             for event in snapshot.events:
                 if event.seq > seen:
                     seen = event.seq
-                    yield _write_status(event)
+                    yield {
+                        "id": str(event.seq),
+                        "event": "status",
+                        "data": EventView.model_validate(event).model_dump_json(),
+                    }
             now = _write_progress(snapshot)
             if now != told:
                 told = now
                 yield {"event": "progress", "data": now.model_dump_json()}
-
-
-def _write_status(event: Event) -> Message:
-    return {"id": str(event.seq), "event": "status", "data": EventView.model_validate(event).model_dump_json()}
 
 
 def _write_progress(snapshot: Snapshot) -> ProgressView:

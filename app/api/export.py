@@ -68,14 +68,10 @@ def export(
     return response
 
 
-def _read_document(db: Db, row: ExperimentRow) -> dict[str, Any]:
-    return row.results or make_results(db, row).model_dump(mode="json")
-
-
 def _export_as(db: Db, row: ExperimentRow, kind: ExportFormat) -> Response:
     from app.report import junit, markdown, pytorch_benchmark, vllm_bench
 
-    name, results = row.item.name, _read_document(db, row)
+    name, results = row.item.name, row.results or make_results(db, row).model_dump(mode="json")
     match kind:
         case ExportFormat.VLLM_BENCH:
             return JSONResponse(vllm_bench.write(results, resolve(row.spec), name, _read_figures(db, row)))

@@ -31,7 +31,8 @@ class RequestContext:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = _request_id(Headers(scope=scope).get("x-request-id"))
+        given = Headers(scope=scope).get("x-request-id", "")
+        request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
         scope.setdefault("state", {})["request_id"] = request_id
         status = 0
 
@@ -66,12 +67,8 @@ class RequestContext:
                 path=scope["path"],
                 status=status,
                 took_ms=took_ms,
-                **_subject(scope),
+                **_find_subject(scope),
             )
-
-
-def _request_id(given: str | None) -> str:
-    return given if given is not None and _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
 
 
 def _read_template(scope: Scope) -> str:
@@ -79,7 +76,7 @@ def _read_template(scope: Scope) -> str:
     return getattr(scope.get("route"), "path", "unmatched")
 
 
-def _subject(scope: Scope) -> dict[str, str]:
+def _find_subject(scope: Scope) -> dict[str, str]:
     """The experiment a request is about: of its path, or the one it has made."""
     found = scope.get("path_params", {}).get("experiment_id") or scope["state"].get("experiment_id")
     return {} if found is None else {"experiment_id": found}

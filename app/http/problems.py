@@ -209,7 +209,9 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
     elif error.status_code == 405:
         headers = {"Allow": ", ".join(_list_methods(request))}
         detail = f"{clip(request.url.path)} does not take {request.method}, but {headers['Allow']}"
-    return problem(request, error.status_code, _read_phrase(error.status_code), detail, headers=headers)
+    return problem(
+        request, error.status_code, HTTPStatus(error.status_code).phrase.capitalize(), detail, headers=headers
+    )
 
 
 def _list_methods(request: Request) -> list[str]:
@@ -217,10 +219,6 @@ def _list_methods(request: Request) -> list[str]:
     routes = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
     methods = {method for route in routes for method in getattr(route, "methods", None) or ()}
     return sorted(methods | ({"HEAD"} if "GET" in methods else set()))
-
-
-def _read_phrase(status: int) -> str:
-    return HTTPStatus(status).phrase.capitalize()
 
 
 router = APIRouter(tags=["problems"])
@@ -233,9 +231,7 @@ async def get_problem_type(
     """Explain the `type` of a problem."""
     for kind in ANSWERED:
         if kind.slug == slug:
-            return ProblemType(slug=slug, title=kind.title, status=kind.status, description=_read_doc(kind))
+            return ProblemType(
+                slug=slug, title=kind.title, status=kind.status, description=" ".join((kind.__doc__ or "").split())
+            )
     raise NotFound(f"there is no kind of problem called {clip(slug)}")
-
-
-def _read_doc(kind: type[RolloutLabError]) -> str:
-    return " ".join((kind.__doc__ or "").split())

@@ -65,7 +65,11 @@ def page(
     c = experiments.c
     key: ColumnElement[datetime] | ColumnElement[str] = c[sort]
     descending = (order or (Order.ASC if sort is Sort.NAME else Order.DESC)) is Order.DESC
-    conditions: list[ColumnElement[bool]] = [_match_label(key, value) for key, value in (labels or {}).items()]
+    label = experiment_labels.c
+    conditions: list[ColumnElement[bool]] = [
+        exists().where(label.experiment_id == c.id, label.key == key, label.value == value)
+        for key, value in (labels or {}).items()
+    ]
     if status:
         conditions.append(c.status.in_(list(status)))
     if name:
@@ -94,11 +98,6 @@ def page(
         rows = connection.execute(query).all()
     items = tuple(item_of(row) for row in rows[:limit])
     return CataloguePage(items, _encode_cursor(items[-1], sort, descending) if len(rows) > limit else None)
-
-
-def _match_label(key: str, value: str) -> ColumnElement[bool]:
-    label = experiment_labels.c
-    return exists().where(label.experiment_id == experiments.c.id, label.key == key, label.value == value)
 
 
 def _escape(part: str) -> str:

@@ -110,7 +110,7 @@ def get(db: Database, experiment_id: ExperimentId) -> ExperimentRow:
             heartbeat_at=row.heartbeat_at,
             lease_expires_at=row.lease_expires_at,
             attempts=_read_attempts(connection, experiment_id) if row.attempt else (),
-            retries=_list_retries(connection, experiment_id),
+            retries=tuple(ExperimentId(one) for one in connection.execute(_RETRIES, {"of": experiment_id}).scalars()),
             results=row.results,
         )
 
@@ -278,10 +278,6 @@ def _read_attempts(connection: Connection, experiment_id: ExperimentId) -> tuple
         )
         for row in connection.execute(_ATTEMPTS, {"of": experiment_id})
     )
-
-
-def _list_retries(connection: Connection, experiment_id: ExperimentId) -> tuple[ExperimentId, ...]:
-    return tuple(ExperimentId(found) for found in connection.execute(_RETRIES, {"of": experiment_id}).scalars())
 
 
 def _build_event(row: Row[Any]) -> Event:

@@ -100,7 +100,10 @@ def read_arms(db: Database, experiment_id: ExperimentId, attempt: int | None = N
         .order_by(arms.c.attempt, arms.c.arm)
     )
     with db.read() as connection:
-        return tuple(StoredArm(row.attempt, _parse_arm(row.resolved)) for row in connection.execute(query))
+        return tuple(
+            StoredArm(row.attempt, StartedArm(**(row.resolved | {"pids": tuple(row.resolved["pids"])})))
+            for row in connection.execute(query)
+        )
 
 
 def read_extent(db: Database, experiment_id: ExperimentId) -> Extent:
@@ -225,10 +228,6 @@ def _is_stored(connection: Connection, row: dict[str, Any]) -> bool:
     if stored is not None and tuple(stored) != tuple(row[name] for name in same):
         raise Conflict(f"another result of {row['phase']} block {row['block']}, arm {row['arm']!r} is stored")
     return stored is not None
-
-
-def _parse_arm(document: dict[str, Any]) -> StartedArm:
-    return StartedArm(**(document | {"pids": tuple(document["pids"])}))
 
 
 def _parse_planned(row: Row[Any]) -> PlannedTrial:
