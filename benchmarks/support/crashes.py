@@ -105,8 +105,8 @@ class Scene:
             Step.CLAIMED: (lambda: self.item(experiment_id).status == "running", 0.02),
             Step.STARTING: (lambda: bool(self.lab.engine_processes(_ACTOR)), 0.2),
             # With a resident engine the next trial begins within milliseconds; else its engine starts first.
-            Step.MEASURING: (lambda: len(self.measured(experiment_id)) == 1, 0.02),
-            Step.BETWEEN: (lambda: len(self.measured(experiment_id)) == 1, 0.02),
+            Step.MEASURING: (lambda: len(self.measured(experiment_id)) >= 1, 0.02),
+            Step.BETWEEN: (lambda: len(self.measured(experiment_id)) >= 1, 0.02),
             Step.FINISHING: (lambda: len(self.measured(experiment_id)) == BLOCKS, 0.02),
         }
         eventually(looks[step][0], 60.0, looks[step][1])

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from benchmarks.support.lab import Lab
+from benchmarks.support.service import eventually
 
 pytestmark = pytest.mark.timeout(500)
 
@@ -181,9 +182,9 @@ def test_an_arm_against_itself_is_neither_slower_nor_faster(lab: Lab) -> None:
 
 def test_an_engine_process_that_somebody_nices_is_no_mode_effect(lab: Lab) -> None:
     arms = [{"name": "sync", "profile": "vllm-sync"}, {"name": "async", "profile": "vllm-async"}]
-    experiment_id = lab.submit(model=TINY, workload=WORKLOAD, arms=arms, plan={"blocks": 6})
-    lab.measuring(experiment_id)
-    worker = lab.engine_processes("VLLM::Worker")[0]
+    experiment_id = lab.submit(model=TINY, workload=WORKLOAD, arms=arms, plan={"blocks": 2})
+    # Before the first trial, so that it holds of all of them however soon they are over.
+    worker = eventually(lambda: lab.engine_processes("VLLM::Worker"), 120.0)[0]
     worker.nice(worker.nice() + 3)
     assert lab.ended(experiment_id, within_s=400.0)["status"] == "succeeded"
     comparison = throughput_of(lab.results(experiment_id), "async")
