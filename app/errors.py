@@ -283,7 +283,7 @@ class NotPermitted(ExperimentFailure):
 
 
 class InvalidWorkload(ExperimentFailure):
-    """The workload cannot be drawn on the worker: a file is missing, a prompt does not fit."""
+    """The workload cannot be drawn on the worker, or vLLM refuses it: a file is missing, a prompt does not fit."""
 
     code = FailureCode.INVALID_WORKLOAD
 

@@ -17,6 +17,7 @@ from app.errors import InvalidWorkload
 from app.spec.experiment import Experiment
 from app.spec.plan import Phase, PlannedTrial
 from app.spec.resolution import ResolvedExperiment, longest_output, most_prompt_tokens
+from app.spec.shares import count_shares
 from app.spec.workload import (
     BatchArrival,
     ConcurrencyArrival,
@@ -62,9 +63,10 @@ class SeededBatches:
         self._check = check
         self._spec = spec
         self._vocab_size = vocab_size
-        self._per_prompt = resolved.lengths_per_prompt
+        self._per_prompt = resolved.draws_per_prompt
         self._given = _encode_given(spec, encode, from_file)
         _check_fit(spec, resolved, vocab_size, self._given)
+        self._samplings = _list_samplings(spec, vocab_size)
 
     @property
     def sha256(self) -> str | None:
@@ -79,12 +81,14 @@ class SeededBatches:
         rng = random.Random(f"{self._spec.plan.seed} {trial.phase} {trial.block}")  # noqa: S311 - not a secret
         prompts = self._given or self._draw_prompts(rng)
         requests: list[Request] = []
+        sampled = self._draw_samplings(trial, len(prompts))
         clock = _draw_arrivals(workload.arrival, rng)
         for prompt_index, prompt in enumerate(prompts):
             self._check()
             lengths = self._draw_lengths(rng)
             seed = rng.randrange(2**31)
             for sample_index, (low, high) in enumerate(lengths):
+                sampling = sampled[len(requests)]
                 requests.append(
                     Request(
                         request_id=f"{trial.phase[0]}{trial.block}-{prompt_index}-{sample_index}",
@@ -93,19 +97,14 @@ class SeededBatches:
                         prompt_token_ids=prompt,
                         min_tokens=low,
                         max_tokens=high,
-                        seed=seed + sample_index if workload.sampling.per_request_seed else None,
+                        seed=seed + sample_index if sampling.seeded else None,
                         arrival_s=next(clock),
+                        sampling=sampling,
                     )
                 )
         return Batch(
             slot=trial.slot if trial.phase is Phase.MEASURED else -1,
             requests=tuple(requests),
-            sampling=RequestSampling(
-                temperature=workload.sampling.temperature,
-                top_p=workload.sampling.top_p,
-                top_k=workload.sampling.top_k,
-                ignore_eos=isinstance(workload.output, ForcedOutput),
-            ),
             concurrency=workload.arrival.limit if isinstance(workload.arrival, ConcurrencyArrival) else None,
         )
 
@@ -147,6 +146,14 @@ class SeededBatches:
             drawn.append(tuple(rng.choices(ids, k=draw(prompts.tokens, rng))))
         return drawn
 
+    def _draw_samplings(self, trial: PlannedTrial, prompts: int) -> list[RequestSampling]:
+        """The sampling of every sample of a trial; drawn apart, so that shares change no other draw."""
+        rng = random.Random(f"{self._spec.plan.seed} sampling {trial.phase} {trial.block}")  # noqa: S311 - not a secret
+        samples = self._spec.workload.samples_per_prompt
+        units = prompts if self._per_prompt else prompts * samples
+        shares = assign_shares([share.share_pct for share in self._spec.workload.sampling_shares], units, rng)
+        return [self._samplings[share] for share in shares for _ in range(samples if self._per_prompt else 1)]
+
     def _draw_lengths(self, rng: random.Random) -> list[tuple[int, int]]:
         """(fewest, most) output tokens of every sample of a prompt."""
         samples = self._spec.workload.samples_per_prompt
@@ -186,6 +193,32 @@ def _draw_arrivals(arrival: BatchArrival | PoissonArrival | ConcurrencyArrival, 
             return itertools.accumulate(rng.expovariate(rate) for _ in itertools.count())
         case _:
             assert_never(arrival)
+
+
+def assign_shares(shares_pct: Sequence[float], units: int, rng: random.Random) -> list[int]:
+    """The share that every unit falls into, from 1, and 0 for the rest; InvalidWorkload where a share has none."""
+    counts = count_shares(shares_pct, units)
+    for share, count in zip(shares_pct, counts, strict=True):
+        if not count:
+            raise InvalidWorkload(f"a share of {share:g} % of {units} samples, or prompts, is none of them")
+    assigned = [index for index, count in enumerate(counts, start=1) for _ in range(count)]
+    assigned += [0] * (units - len(assigned))
+    if shares_pct:
+        rng.shuffle(assigned)
+    return assigned
+
+
+def _list_samplings(spec: Experiment, vocab_size: int) -> list[RequestSampling]:
+    """Sampling of the rest and of every share; InvalidWorkload where it names tokens that are none."""
+    ends = {"ignore_eos": isinstance(spec.workload.output, ForcedOutput)}
+    samplings = []
+    for sampling in spec.workload.samplings:
+        for name in ("stop_token_ids", "allowed_token_ids", "logprob_token_ids", "logit_bias"):
+            highest = max(map(int, getattr(sampling, name) or (0,)))
+            if highest >= vocab_size:
+                raise InvalidWorkload(f"workload.sampling.{name}: {highest} is none of the model's {vocab_size} tokens")
+        samplings.append(RequestSampling(sampling.list_parameters() | ends, seeded=sampling.per_request_seed))
+    return samplings
 
 
 def _encode_given(

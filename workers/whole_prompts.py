@@ -26,8 +26,7 @@ def keep_prompts_whole(
     into a step: then InvalidWorkload says what to change.
     """
     arms = {arm.name: arm for arm in resolved.arms}
-    sampling = spec.workload.sampling
-    if not sampling.per_request_seed or sampling.temperature == 0.0:
+    if not any(one.per_request_seed and one.temperature > 0 for one in spec.workload.samplings):
         return arms
     asked = {arm.name: arm for arm in spec.arms}
     engines = [arm for arm in resolved.arms if not arm.simulated]

@@ -3,13 +3,13 @@
 import difflib
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import starmap
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, Tag, ValidationError
+from pydantic import Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from app.errors import FieldError, InvalidInput
@@ -17,6 +17,7 @@ from app.format import quoted
 from app.spec.annotations import list_members, strip_annotated, strip_optional
 from app.spec.document import MAX_DEPTH, escape
 from app.spec.experiment import Experiment
+from app.spec.frozen import SpecModel
 from app.spec.values import LONGEST_WORD
 
 MOST_ERRORS = 50
@@ -115,6 +116,7 @@ class _Place:
 
     pointer: str = ""
     siblings: tuple[str, ...] = ()  # fields of the object around it
+    elsewhere: Mapping[str, str] = field(default_factory=dict)  # what that object says of names it does not have
     either: tuple[str, ...] = ()  # keys of which that object needs one
     in_union: bool = False  # whether the value may also be of another type
     members: tuple[str, ...] = ()  # of the union the value is of: what its tag may say, and what goes with it
@@ -137,14 +139,15 @@ def _follow(loc: tuple[int | str, ...]) -> _Place:
             continue
         if step == "[key]":
             continue
+        elsewhere = next(iter(models.values()), SpecModel).elsewhere
         siblings, annotation = _look_inside(annotation, step)
-        place = _Place(_step_below(place.pointer, step), siblings, either)
+        place = _Place(_step_below(place.pointer, step), siblings, elsewhere, either)
         either = ()
     models = _list_models(annotation)
     return replace(place, members=tuple(starmap(_describe_member, models.items()))) if len(models) > 1 else place
 
 
-def _describe_member(tag: str, model: type[BaseModel]) -> str:
+def _describe_member(tag: str, model: type[SpecModel]) -> str:
     needed = [name for name, field in model.model_fields.items() if field.is_required()]
     return f"{tag!r} (with {', '.join(needed)})" if needed else repr(tag)
 
@@ -160,17 +163,17 @@ def _look_inside(annotation: Any, step: str) -> tuple[tuple[str, ...], Any]:
     return (), arguments[0] if arguments else None
 
 
-def _list_models(annotation: Any) -> dict[str, type[BaseModel]]:
+def _list_models(annotation: Any) -> dict[str, type[SpecModel]]:
     """The models a value may be, by the tag pydantic calls each of them in a union."""
-    found: dict[str, type[BaseModel]] = {}
+    found: dict[str, type[SpecModel]] = {}
     for member in list_members(annotation):
         model = strip_annotated(member)
-        if isinstance(model, type) and issubclass(model, BaseModel):
+        if isinstance(model, type) and issubclass(model, SpecModel):
             found[_read_tag(member, model)] = model
     return found
 
 
-def _read_tag(member: Any, model: type[BaseModel]) -> str:
+def _read_tag(member: Any, model: type[SpecModel]) -> str:
     explicit = (mark.tag for mark in get_args(member)[1:] if isinstance(mark, Tag))
     literal = (str(f.default) for f in model.model_fields.values() if get_origin(f.annotation) is Literal)
     return next(explicit, None) or next(literal, "")
@@ -245,6 +248,8 @@ def _explain(error: ErrorDetails, place: _Place) -> str:
 
 
 def _explain_unknown(name: str, place: _Place) -> str:
+    if name in place.elsewhere:
+        return f"{quoted(name)} is no setting here: {place.elsewhere[name]}"
     known = [*place.either, *(sibling for sibling in place.siblings if sibling not in place.either)]
     near = difflib.get_close_matches(name[:100], known, n=1)
     if near:

@@ -3,6 +3,7 @@
 Precedence, weakest first: common default, model preset, profile, the experiment's `engine`, the arm's own settings.
 """
 
+from collections.abc import Iterator
 from typing import Any, assert_never
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -14,7 +15,9 @@ from app.spec.experiment import Api, Arm, DriverSettings, Experiment, Residency,
 from app.spec.frozen import SpecModel
 from app.spec.models import MODELS
 from app.spec.profiles import PROFILES
-from app.spec.size import too_large
+from app.spec.sampling_checks import check_sampling, check_sampling_of_driver
+from app.spec.shares import check_shares
+from app.spec.size import count_prompts, count_samples, too_large
 from app.spec.workload import (
     BatchArrival,
     Empirical,
@@ -102,8 +105,8 @@ class ResolvedExperiment(SpecModel):
         return any(arm.simulated for arm in self.arms)
 
     @property
-    def lengths_per_prompt(self) -> bool:
-        """Whether all samples of a prompt must have one length, because an arm asks for them with `n`."""
+    def draws_per_prompt(self) -> bool:
+        """Whether all samples of a prompt must have one length and one sampling: an arm asks for them with `n`."""
         return any(
             arm.driver.api is not Api.SIMULATED and arm.driver.samples is Samples.N_PARAMETER for arm in self.arms
         )
@@ -121,11 +124,14 @@ def resolve(spec: Experiment) -> ResolvedExperiment:
     if not any(error.pointer.startswith("/model") for error in errors):
         for index, settings in _index(spec, arms):
             errors += [FieldError(f"/arms/{index}{e.pointer}", e.detail) for e in _check_arm(spec, settings)]
+    resolved = ResolvedExperiment(arms=tuple(arms), baseline=spec.baseline_name)
+    errors += _check_shares(spec, resolved)
     if errors:
         raise InvalidInput.of(tuple(errors))
     if spec.calibrate:
-        arms.append(arms[0].model_copy(update={"name": f"{arms[0].name} again"}))
-    return ResolvedExperiment(arms=tuple(arms), baseline=spec.baseline_name)
+        again = arms[0].model_copy(update={"name": f"{arms[0].name} again"})
+        return resolved.model_copy(update={"arms": (*resolved.arms, again)})
+    return resolved
 
 
 def longest(distribution: TokenDistribution) -> int:
@@ -209,7 +215,17 @@ def _check_workload(spec: Experiment) -> list[FieldError]:
             errors.append(
                 FieldError("/workload/prompts/prompts", f"{preset.name} has no tokenizer; give lists of token ids")
             )
+    model = _find_model_source(spec)
+    errors += check_sampling(spec.workload, None if model.has_tokenizer else model.id)
     return errors
+
+
+def _check_shares(spec: Experiment, resolved: ResolvedExperiment) -> Iterator[FieldError]:
+    per_prompt = resolved.draws_per_prompt
+    units = count_prompts(spec) if per_prompt else count_samples(spec)
+    if units is not None:  # else the worker counts them
+        shares = [share.share_pct for share in spec.workload.sampling_shares]
+        yield from check_shares(shares, "/workload/sampling_shares", units, per_prompt)
 
 
 def _check_plan(spec: Experiment) -> list[FieldError]:
@@ -312,6 +328,8 @@ def _check_arm(spec: Experiment, arm: ResolvedArm) -> list[FieldError]:
                 )
             )
     errors += _check_batched_tokens(engine)
+    if not isinstance(arm.driver, SimulatedDriver):
+        errors += check_sampling_of_driver(spec.workload, arm.driver)
     if arm.driver.api is Api.LLM and not isinstance(spec.workload.arrival, BatchArrival):
         errors.append(
             FieldError(

@@ -10,6 +10,7 @@ from app.spec.values import (
     MOST_PROMPT_TOKENS_PER_TRIAL,
     MOST_SAMPLES,
     MOST_SAMPLES_PER_TRIAL,
+    MOST_SAMPLING_CHARACTERS_PER_TRIAL,
     MOST_TOKENS_IN_ALL,
     MOST_TOKENS_PER_TRIAL,
     MOST_TRIALS,
@@ -71,6 +72,13 @@ def too_large(spec: Experiment) -> Iterator[FieldError]:
             "/workload/prompts",
             f"{count_prompts(spec) or 1:,} prompts of about {_mean_prompt(spec):,.0f} tokens: the most is "
             f"{MOST_PROMPT_TOKENS_PER_TRIAL:,} tokens of prompts per trial",
+        )
+    characters = max(len(sampling.model_dump_json(exclude_none=True)) for sampling in spec.workload.samplings)
+    if samples * characters > MOST_SAMPLING_CHARACTERS_PER_TRIAL:
+        yield FieldError(
+            "/workload/sampling",
+            f"{characters:,} characters of sampling parameters with each of {samples:,} samples: the most is "
+            f"{MOST_SAMPLING_CHARACTERS_PER_TRIAL:,} characters per trial",
         )
     if tokens > MOST_TOKENS_PER_TRIAL:
         yield FieldError(

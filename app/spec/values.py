@@ -23,10 +23,22 @@ LONGEST_REFERENCE = 512  # characters of a model's id or path
 LONGEST_PATH = 1024
 LONGEST_WORD = 64  # characters of a name that is looked up
 
+# Of sampling parameters, each of which goes to the engine with every request.
+LONGEST_STOP = 256  # characters of a text that is looked for in samples
+LONGEST_GRAMMAR = 65_536  # characters
+MOST_STOPS = 64
+MOST_WORDS = 256
+MOST_CHOICES = 1_000
+MOST_BIASED_TOKENS = 1_024
+MOST_ALLOWED_TOKENS = 10_000
+MOST_SCORED_TOKENS = 128  # vLLM's own limit
+MOST_SHARES = 16  # of the samples, each with parameters of its own
+
 # What one trial and one experiment may come to (`app.spec.size`).
 MOST_SAMPLES_PER_TRIAL = 1_000_000  # requests a worker draws, sends and keeps in memory
 MOST_PROMPT_TOKENS_PER_TRIAL = 25_000_000  # 1 GiB of token ids in a worker
 MOST_TOKENS_PER_TRIAL = 1_000_000_000  # three hours of a host that makes 100,000 tokens per second
+MOST_SAMPLING_CHARACTERS_PER_TRIAL = 1_000_000_000  # of all requests together, which are in an engine at once
 MOST_TRIALS = 10_000  # a plan of 1 MB
 MOST_SAMPLES = 100_000_000  # rows in the database
 MOST_TOKENS_IN_ALL = 100_000_000_000  # twelve days at 100,000 tokens per second
@@ -46,4 +58,5 @@ def _exactly(expected: object) -> BeforeValidator:
 
 
 Only1 = Annotated[Literal[1], _exactly(1)]
+OnlyTrue = Annotated[Literal[True], _exactly(True)]
 OnlyFalse = Annotated[Literal[False], _exactly(False)]

@@ -6,17 +6,19 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BeforeValidator, Field, model_validator
 
 from app.spec.frozen import SpecModel
+from app.spec.sampling import Sampling, SamplingShare
+from app.spec.shares import require_whole
 from app.spec.values import (
     LONGEST_PATH,
     LONGEST_WORD,
     MOST_LENGTHS,
     MOST_PROMPTS,
     MOST_SAMPLES_PER_TRIAL,
+    MOST_SHARES,
     MOST_TOKEN_ID,
     MOST_TOKENS,
     Only1,
     Real,
-    Switch,
     Whole,
 )
 
@@ -198,24 +200,6 @@ _AnyOutput = ForcedOutput | NaturalOutput
 Output = Annotated[_AnyOutput, Field(discriminator="stop"), _tagged_by("stop", _AnyOutput)]
 
 
-class Sampling(SpecModel):
-    """vLLM's sampling parameters, the same in every arm."""
-
-    temperature: Real = Field(1.0, ge=0, le=10, description="Divides the logits; 0 is greedy.", examples=[1.0])
-    top_p: Real = Field(
-        1.0, gt=0, le=1, description="Nucleus sampling: share of the probability to draw from.", examples=[0.95]
-    )
-    top_k: Whole = Field(
-        0, ge=0, le=MOST_TOKEN_ID, description="Likeliest tokens to draw from; 0 considers every token.", examples=[50]
-    )
-    per_request_seed: Switch = Field(
-        True,
-        description="Seed every sample, so that all arms can generate the same tokens. vLLM then samples request by "
-        "request, which costs time on a GPU; off, only token counts are forced to be equal.",
-        examples=[False],
-    )
-
-
 # --- arrival -------------------------------------------------------------------------------------------------------
 
 
@@ -273,7 +257,30 @@ class Workload(SpecModel):
         examples=[{"stop": "length", "tokens": {"distribution": "fixed", "value": 128}}],
     )
     sampling: Sampling = Field(Sampling(), description="Sampling parameters.", examples=[{"temperature": 1.0}])
+    sampling_shares: tuple[SamplingShare, ...] = Field(
+        (),
+        max_length=MOST_SHARES,
+        description="Shares of the samples whose sampling differs; the rest is as `sampling` says.",
+        examples=[[{"share_pct": 25, "sampling": {"structured_outputs": {"choice": ["yes", "no"]}}}]],
+    )
     arrival: Arrival = Field(
         BatchArrival(), description="When the requests start.", examples=[{"pattern": "concurrency", "limit": 64}]
     )
     turns: Turns = Field(Turns(), description="Turns of an agent loop.", examples=[{"count": 1}])
+
+    @property
+    def samplings(self) -> tuple[Sampling, ...]:
+        """Sampling parameters of every share, spelled out; those of the rest come first, even if there is none."""
+        common = self.sampling.model_dump()
+        return (
+            self.sampling,
+            *(
+                Sampling.model_validate(common | share.sampling.model_dump(exclude_unset=True))
+                for share in self.sampling_shares
+            ),
+        )
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        require_whole([share.share_pct for share in self.sampling_shares], "sampling_shares")
+        return self

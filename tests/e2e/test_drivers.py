@@ -1,12 +1,16 @@
 """Drivers on real engines, in this process: what their records say is what the engine did."""
 
+import hashlib
 import os
+from array import array
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
+from app.errors import InvalidWorkload
+from app.measure.records import RequestRecord
 from app.spec.experiment import Api, Experiment, OutputKind
 from app.spec.plan import PlannedTrial
 from app.spec.resolution import resolve
@@ -61,6 +65,10 @@ class Running:
         batch = workload.draw_settling(trial) if settles else workload.draw_batch(trial)
         (arm,) = resolve(spec).arms
         return self._driver.rollout(batch, arm.driver, nullcontext())
+
+    def encode(self, *texts: str) -> tuple[tuple[int, ...], ...]:
+        """Token ids of each text."""
+        return self._driver.encode(texts)
 
     def stop(self) -> None:
         """End the engine."""
@@ -136,3 +144,59 @@ def test_a_request_that_waits_for_a_slot_should_start_when_the_slot_is_free(runn
         assert record.arrived_s - freed_s < 0.05
     # Few outputs, and yet what handling them cost is known.
     assert running.trial(spec, planned(block=4)).harness.cpu_s > 0
+
+
+# --- sampling ------------------------------------------------------------------------------------------------------
+
+EOS = 2
+NATURAL = {"stop": "natural", "max_tokens": 64}
+
+
+def sha256(*tokens: int) -> str:
+    return hashlib.sha256(array("q", tokens).tobytes()).hexdigest()
+
+
+def sampled(running: Running, driver: dict[str, Any] | None = None, **workload: Any) -> tuple[RequestRecord, ...]:
+    return running.trial(a_spec(running.api, driver, **workload), planned(block=5)).records
+
+
+def test_allowed_tokens_are_the_only_ones(running: Running) -> None:
+    records = sampled(running, sampling={"allowed_token_ids": [300]})
+    assert {record.output_sha256 for record in records} == {sha256(*[300] * TOKENS)}
+
+
+def test_a_bias_decides_what_is_likeliest(running: Running) -> None:
+    records = sampled(running, sampling={"logit_bias": {"301": 100}})
+    assert {record.output_sha256 for record in records} == {sha256(*[301] * TOKENS)}
+
+
+def test_the_highest_min_p_leaves_one_token_whatever_the_seed(running: Running) -> None:
+    records = sampled(running, sampling={"min_p": 1.0})
+    assert len({record.output_sha256 for record in records}) == 2  # one per prompt
+    assert len({record.output_sha256 for record in sampled(running)}) == len(records)
+
+
+def test_a_share_of_the_samples_is_one_of_the_choices_and_the_rest_is_not(running: Running) -> None:
+    choices = {sha256(token, EOS) for (token,) in running.encode("a", "b")}
+    share = {"share_pct": 50, "sampling": {"structured_outputs": {"choice": ["a", "b"]}}}
+    records = sampled(running, output=NATURAL, sampling_shares=[share])
+    chosen = [record for record in records if record.finish_reason == "stop"]
+    assert {record.output_sha256 for record in chosen} <= choices
+    assert len(chosen) == len(records) // 2
+    assert {record.output_tokens for record in records if record not in chosen} == {NATURAL["max_tokens"]}
+
+
+def test_a_text_ends_a_sample(running: Running) -> None:
+    long = {"stop": "natural", "max_tokens": 100}
+    plain = sampled(running, output=long)
+    ended = sampled(running, {"detokenize": True}, output=long, sampling={"stop": list("aeiou")})
+    assert {record.finish_reason for record in ended} == {"stop"}
+    assert sum(r.output_tokens for r in ended) < sum(r.output_tokens for r in plain)
+
+
+def test_what_vllm_refuses_ends_a_trial_and_not_the_engine(running: Running) -> None:
+    with pytest.raises(InvalidWorkload, match="temperature must be in"):
+        sampled(running, sampling={"temperature": 5.0})
+    with pytest.raises(InvalidWorkload, match="vLLM refuses a request"):
+        sampled(running, output=NATURAL, sampling={"structured_outputs": {"regex": "("}})
+    assert len(sampled(running)) == 2 * SAMPLES

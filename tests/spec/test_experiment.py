@@ -8,6 +8,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from app.spec import engine as engine_module
 from app.spec import experiment as experiment_module
+from app.spec import sampling as sampling_module
 from app.spec import workload as workload_module
 from app.spec.engine import HubModel, PresetModel
 from app.spec.experiment import Arm, Experiment
@@ -57,7 +58,11 @@ def properties() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def models() -> list[type[BaseModel]]:
-    found = [one for module in (engine_module, experiment_module, workload_module) for one in vars(module).values()]
+    found = [
+        one
+        for module in (engine_module, experiment_module, sampling_module, workload_module)
+        for one in vars(module).values()
+    ]
     return [one for one in found if isinstance(one, type) and issubclass(one, BaseModel)]
 
 

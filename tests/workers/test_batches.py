@@ -1,5 +1,6 @@
 """From a workload to requests."""
 
+import dataclasses
 import random
 import time
 from typing import Any
@@ -15,7 +16,7 @@ from app.spec.resolution import longest, resolve
 from app.spec.workload import Empirical, LogNormal, TokenDistribution, Uniform
 from tests.support.builders import a_simulated_spec, a_spec, planned
 from workers.batches import SeededBatches, draw
-from workers.drivers.base import Batch
+from workers.drivers.base import Batch, RequestSampling
 from workers.watch import Watch
 
 
@@ -88,14 +89,14 @@ def test_every_arm_of_a_block_settles_with_the_same_prompts_and_every_block_with
 def test_forced_lengths_are_exact() -> None:
     spec = with_workload(output={"stop": "length", "tokens": {"distribution": "uniform", "low": 3, "high": 9}})
     batch = batch_of(spec)
-    assert batch.sampling.ignore_eos
+    assert batch.requests[0].sampling.parameters["ignore_eos"]
     assert all(r.min_tokens == r.max_tokens and 3 <= r.max_tokens <= 9 for r in batch.requests)
     assert len({r.max_tokens for r in batch.requests}) > 1
 
 
 def test_natural_stops_only_have_a_limit() -> None:
     batch = batch_of(with_workload(output={"stop": "natural", "max_tokens": 50}))
-    assert not batch.sampling.ignore_eos
+    assert not batch.requests[0].sampling.parameters["ignore_eos"]
     assert {(r.min_tokens, r.max_tokens) for r in batch.requests} == {(0, 50)}
 
 
@@ -178,3 +179,59 @@ distributions = st.one_of(
 @given(distributions, st.integers())
 def test_a_drawn_length_is_at_least_one_and_at_most_the_longest(distribution: TokenDistribution, seed: int) -> None:
     assert 1 <= draw(distribution, random.Random(seed)) <= longest(distribution)
+
+
+# --- sampling ------------------------------------------------------------------------------------------------------
+
+PLAIN = RequestSampling({}, seeded=True)
+SHARED = {"sampling_shares": [{"share_pct": 25, "sampling": {"min_p": 0.1, "per_request_seed": False}}]}
+
+
+def min_ps(batch: Batch) -> list[object]:
+    return [request.sampling.parameters.get("min_p") for request in batch.requests]
+
+
+def test_a_share_of_the_samples_has_sampling_of_its_own() -> None:
+    batch = batch_of(with_workload(**SHARED))
+    assert min_ps(batch).count(0.1) == len(batch.requests) // 4
+    assert {request.seed is None for request in batch.requests if "min_p" in request.sampling.parameters} == {True}
+    assert {request.seed is None for request in batch.requests if "min_p" not in request.sampling.parameters} == {False}
+
+
+def test_every_arm_of_a_block_has_the_same_samples_in_a_share_and_blocks_differ() -> None:
+    spec = with_workload(**SHARED)
+    first = min_ps(batch_of(spec, planned(block=0)))
+    assert min_ps(batch_of(spec, planned("async", block=0, position=1))) == first
+    assert min_ps(batch_of(spec, planned(block=1))) != first
+
+
+def test_shares_change_nothing_else_of_the_requests() -> None:
+    plain = [dataclasses.replace(request, sampling=PLAIN) for request in batch_of(with_workload()).requests]
+    share = {"share_pct": 25, "sampling": {"min_p": 0.1}}
+    shared = batch_of(with_workload(sampling_shares=[share]))
+    assert [dataclasses.replace(request, sampling=PLAIN) for request in shared.requests] == plain
+
+
+def test_samples_that_are_asked_for_with_n_are_in_one_share() -> None:
+    arms = [{"name": "sync", "profile": "vllm-sync", "driver": {"samples": "n_parameter"}}]
+    found = min_ps(batch_of(a_spec(workload=SHARED, arms=arms)))
+    assert found.count(0.1) == len(found) // 4
+    assert all(len(set(found[start : start + 4])) == 1 for start in range(0, len(found), 4))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("stop_token_ids", [8192]), ("allowed_token_ids", [1, 8192]), ("logit_bias", {"8192": 1})]
+)
+def test_tokens_that_the_model_does_not_have_are_refused(name: str, value: object) -> None:
+    spec = with_workload(sampling={name: value}, output={"stop": "natural", "max_tokens": 50})
+    with pytest.raises(InvalidWorkload, match=rf"workload.sampling.{name}: 8192 is none of the model's 8192 tokens"):
+        batch_of(spec)
+
+
+def test_a_share_of_a_file_s_prompts_that_is_none_of_them_is_refused() -> None:
+    prompts = {"source": "file", "path": "a.jsonl"}
+    share = {"share_pct": 1, "sampling": {"min_p": 0.1}}
+    spec = with_workload(prompts=prompts, samples_per_prompt=1, sampling_shares=[share])
+    batches = SeededBatches(spec, resolve(spec), 8192, bytes_as_tokens, from_file=["one", "two"])
+    with pytest.raises(InvalidWorkload, match="1 % of 2"):
+        batches.draw_batch(planned())

@@ -66,11 +66,12 @@ class AsyncLlmEngine:
         """Start one task per request and wait for all of them."""
         assert isinstance(settings, AsyncLlmDriver)  # noqa: S101 - arms share an engine only within one api
         assert self._tap is not None  # noqa: S101 - set by start
-        calls = exchange.make_calls(batch, settings, exchange.OUTPUT_KINDS[settings.output_kind])
         trial = _Trial(self._engine, batch.concurrency)
         self._tap.reset()
-        with exchange.keep_child_states(self._engine.output_processor, calls), meter:
-            complete = self._await(self._run(trial, calls))
+        with exchange.explain_refusals():
+            calls = exchange.make_calls(batch, settings, exchange.OUTPUT_KINDS[settings.output_kind])
+            with exchange.keep_child_states(self._engine.output_processor, calls), meter:
+                complete = self._await(self._run(trial, calls))
         return Rollout(
             records=exchange.make_records(calls, trial.began),
             timeline=self._tap.timeline(trial.began),

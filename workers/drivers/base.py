@@ -1,11 +1,22 @@
 """The one seam: what every way of driving vLLM offers."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from pydantic import JsonValue
+
 from app.measure.records import Conditions, EngineSample, HarnessUse, RequestRecord, StartedArm
 from app.spec.experiment import DriverSettings
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSampling:
+    """What many requests share of vLLM's sampling parameters, by its names and as JSON writes them."""
+
+    parameters: Mapping[str, JsonValue]
+    seeded: bool  # whether every request has a seed of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +31,7 @@ class Request:
     max_tokens: int
     seed: int | None
     arrival_s: float  # seconds after the trial began
-
-
-@dataclass(frozen=True, slots=True)
-class RequestSampling:
-    """Sampling parameters every request shares."""
-
-    temperature: float
-    top_p: float
-    top_k: int
-    ignore_eos: bool
+    sampling: RequestSampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,6 @@ class Batch:
 
     slot: int
     requests: tuple[Request, ...]
-    sampling: RequestSampling
     concurrency: int | None
 
 

@@ -2,19 +2,23 @@
 
 import hashlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+import vllm.exceptions
 from vllm import SamplingParams
 from vllm.inputs.engine import tokens_input
-from vllm.sampling_params import RequestOutputKind
+from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
+from app.errors import InvalidWorkload
+from app.format import listing
 from app.measure.records import RequestRecord
 from app.spec.experiment import AsyncLlmDriver, LlmDriver, OutputKind, Samples
 from workers.drivers.base import Batch, Request
+from workers.drivers.parameters import list_parameters
 
 OUTPUT_KINDS: dict[OutputKind, RequestOutputKind] = {
     OutputKind.FINAL_ONLY: RequestOutputKind.FINAL_ONLY,
@@ -72,7 +76,7 @@ def make_calls(batch: Batch, settings: LlmDriver | AsyncLlmDriver, kind: Request
         Call(
             request_id=group[0].request_id,
             prompt=tokens_input(list(group[0].prompt_token_ids)),
-            params=_make_params(group, batch, settings, kind),
+            params=_make_params(group, settings, kind),
             arrival_s=group[0].arrival_s,
             samples=[Sample(request) for request in group],
             streams=kind is not RequestOutputKind.FINAL_ONLY,
@@ -83,22 +87,44 @@ def make_calls(batch: Batch, settings: LlmDriver | AsyncLlmDriver, kind: Request
 
 
 def _make_params(
-    group: Sequence[Request], batch: Batch, settings: LlmDriver | AsyncLlmDriver, kind: RequestOutputKind
+    group: Sequence[Request], settings: LlmDriver | AsyncLlmDriver, kind: RequestOutputKind
 ) -> SamplingParams:
-    first = group[0]
-    return SamplingParams(
-        n=len(group),
-        temperature=batch.sampling.temperature,
-        top_p=batch.sampling.top_p,
-        top_k=batch.sampling.top_k,
-        ignore_eos=batch.sampling.ignore_eos,
-        min_tokens=first.min_tokens,
-        max_tokens=first.max_tokens,
-        seed=first.seed,
-        detokenize=settings.detokenize,
-        logprobs=settings.logprobs,
-        output_kind=kind,
-    )
+    parameters: dict[str, Any] = list_parameters(group[0], settings)
+    unknown = parameters.keys() - _KNOWN
+    if unknown:
+        raise InvalidWorkload(f"vLLM {vllm.__version__} has no sampling parameter {listing(sorted(unknown))}")
+    for name, build in _BUILDERS.items():
+        if name in parameters:
+            parameters[name] = build(parameters[name])
+    return SamplingParams(n=len(group), output_kind=kind, **parameters)
+
+
+def _build_repetition_detection(said: Any) -> Any:
+    from vllm.sampling_params import RepetitionDetectionParams  # not there before 0.27
+
+    return RepetitionDetectionParams(**said)
+
+
+_KNOWN = frozenset(SamplingParams.__struct_fields__)
+# What vLLM has types of its own for. It writes into some, so that every request has one of its own.
+_BUILDERS: dict[str, Callable[[Any], Any]] = {
+    "structured_outputs": lambda said: StructuredOutputsParams(**said),
+    "repetition_detection": _build_repetition_detection,
+    "logit_bias": lambda said: {int(token): bias for token, bias in said.items()},
+}
+
+
+# Newer versions have errors of their own, older ones raise plain ones.
+_REFUSALS: tuple[type[Exception], ...] = (ValueError, getattr(vllm.exceptions, "VLLMClientError", ValueError))
+
+
+@contextmanager
+def explain_refusals() -> Iterator[None]:
+    """What vLLM refuses of a request, as InvalidWorkload: another engine would refuse it too."""
+    try:
+        yield
+    except _REFUSALS as error:
+        raise InvalidWorkload(f"vLLM refuses a request: {error}") from None
 
 
 def take(call: Call, output: Any, now: float) -> None:

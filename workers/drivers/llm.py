@@ -58,11 +58,12 @@ class LlmEngine:
     def rollout(self, batch: Batch, settings: DriverSettings, meter: AbstractContextManager[object]) -> Rollout:
         """Hand the whole batch over and step the engine until it is done."""
         assert isinstance(settings, LlmDriver)  # noqa: S101 - arms share an engine only within one api
-        calls = exchange.make_calls(batch, settings, RequestOutputKind.FINAL_ONLY)
         self._stop = False
         self._tap.reset()
-        with exchange.keep_child_states(self._engine.output_processor, calls), meter:
-            run = self._run(calls)
+        with exchange.explain_refusals():
+            calls = exchange.make_calls(batch, settings, RequestOutputKind.FINAL_ONLY)
+            with exchange.keep_child_states(self._engine.output_processor, calls), meter:
+                run = self._run(calls)
         by_id = {call.request_id: call for call in calls}
         # The caller of LLM.generate has nothing until it returns: every sample is delivered then.
         for output in run.finished:

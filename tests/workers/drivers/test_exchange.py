@@ -1,22 +1,29 @@
 """What the vLLM drivers share: requests out, records in. On vLLM's own types, without an engine."""
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from vllm.sampling_params import RequestOutputKind
+from pydantic import JsonValue
+from vllm.sampling_params import RequestOutputKind, SamplingParams
 
+from app.errors import InvalidWorkload
 from app.spec.experiment import AsyncLlmDriver, LlmDriver, Samples
+from app.spec.sampling import Sampling
 from workers.drivers import exchange
 from workers.drivers.base import Batch, Request, RequestSampling
 
 
-def a_request(prompt: int = 0, sample: int = 0, tokens: int = 4) -> Request:
-    return Request(f"{prompt}-{sample}", prompt, sample, (7, 8, 9), tokens, tokens, 100 + sample, 0.0)
+def a_request(
+    prompt: int = 0, sample: int = 0, tokens: int = 4, sampling: Mapping[str, JsonValue] | None = None
+) -> Request:
+    shared = RequestSampling({"ignore_eos": True} | dict(sampling or {}), seeded=True)
+    return Request(f"{prompt}-{sample}", prompt, sample, (7, 8, 9), tokens, tokens, 100 + sample, 0.0, shared)
 
 
 def a_batch(*requests_: Request) -> Batch:
-    return Batch(0, requests_, RequestSampling(1.0, 1.0, 0, True), None)
+    return Batch(0, requests_, None)
 
 
 def an_output(*completions: tuple[int, list[int], str | None], **changes: Any) -> Any:
@@ -53,6 +60,60 @@ def test_lengths_and_seeds_are_passed_on() -> None:
 def test_samples_of_a_prompt_can_share_one_request() -> None:
     calls = calls_of(RequestOutputKind.FINAL_ONLY, Samples.N_PARAMETER)
     assert [(call.params.n, call.params.seed) for call in calls] == [(2, 100), (1, 100)]
+
+
+def asked_for(sampling: Sampling) -> SamplingParams:
+    (call,) = exchange.make_calls(
+        a_batch(a_request(sampling=sampling.list_parameters())),
+        LlmDriver(detokenize=True),
+        RequestOutputKind.FINAL_ONLY,
+    )
+    return call.params
+
+
+EXAMPLES = [
+    (name, example)
+    for name, field in Sampling.model_fields.items()
+    for example in field.examples or ()
+    if name != "per_request_seed"
+]
+
+
+@pytest.mark.parametrize(("name", "example"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
+def test_vllm_is_asked_for_what_sampling_says(name: str, example: Any) -> None:
+    found = getattr(asked_for(Sampling.model_validate({name: example})), name)
+    match name:
+        case "logit_bias":
+            assert found == {int(token): bias for token, bias in example.items()}
+        case "structured_outputs" | "repetition_detection":
+            assert {key: getattr(found, key) for key in example} == example
+        case _:
+            assert found == example
+
+
+def test_vllm_has_its_defaults_where_sampling_says_nothing() -> None:
+    plain = SamplingParams()
+    asked = asked_for(Sampling())
+    same = [name for name in Sampling.model_fields if name != "per_request_seed"]
+    assert {name: getattr(asked, name) for name in same} == {name: getattr(plain, name) for name in same}
+
+
+@pytest.mark.parametrize("name", ["structured_outputs", "repetition_detection"])
+def test_no_two_requests_share_what_vllm_writes_into(name: str) -> None:
+    example = dict(EXAMPLES)[name]
+    batch = a_batch(*(a_request(prompt, sampling={name: example}) for prompt in range(2)))
+    one, other = exchange.make_calls(batch, LlmDriver(), RequestOutputKind.FINAL_ONLY)
+    assert getattr(one.params, name) is not getattr(other.params, name)
+
+
+def test_a_parameter_that_this_vllm_does_not_have_is_named() -> None:
+    with pytest.raises(InvalidWorkload, match=r"vLLM 0\.\d+\.\d+\S* has no sampling parameter newest"):
+        exchange.make_calls(a_batch(a_request(sampling={"newest": 1})), LlmDriver(), RequestOutputKind.FINAL_ONLY)
+
+
+def test_what_vllm_refuses_is_the_workload_s_fault() -> None:
+    with pytest.raises(InvalidWorkload, match="temperature"), exchange.explain_refusals():
+        asked_for(Sampling(temperature=5))
 
 
 CHUNKS = pytest.mark.parametrize(
