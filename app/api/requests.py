@@ -64,12 +64,20 @@ class RecordRow(Row):
     finish_reason: str | None = Field(description="Why it ended.", examples=["length"])
     output_sha256: str = Field(description="Hash of the generated token ids.", examples=["9f86d081884c7d65…"])
     arrived_s: float = Field(description="When the request should start; latencies count from here.", examples=[0.0])
-    sent_s: float = Field(description="When it was handed to the engine.", examples=[0.001])
+    sent_s: float = Field(description="When its caller sent it.", examples=[0.001])
+    received_s: float | None = Field(
+        description="When a server had it; null where the caller talks to the engine itself.", examples=[0.002]
+    )
+    prepared_s: float | None = Field(description="When the server had its token ids.", examples=[0.002])
     queued_s: float | None = Field(description="When the engine core queued it.", examples=[0.002])
     scheduled_s: float | None = Field(description="When it was first scheduled.", examples=[0.004])
     first_token_s: float | None = Field(description="When the engine had the first token.", examples=[0.031])
     last_token_s: float | None = Field(description="When the engine had the last token.", examples=[0.702])
+    left_s: float | None = Field(description="When the server gave the complete sample up.", examples=[0.706])
     delivered_s: float = Field(description="When the caller had the complete sample.", examples=[0.709])
+    agent_worker: int | None = Field(
+        description="The process that called, from 0; null where only one calls.", examples=[3]
+    )
     preemptions: int | None = Field(description="How often it was preempted.", examples=[0])
     itl_ms: list[float] | None = Field(
         description="Gap before every token but the first, where the driver streams.", examples=[[5.2, 5.3]]

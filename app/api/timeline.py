@@ -39,6 +39,12 @@ class SampleRow(Row):
     prompt_tokens: int = Field(description="Prompt tokens of the step.", examples=[0])
     output_tokens: int = Field(description="Tokens generated in the step.", examples=[32])
     preemptions: int = Field(description="Requests preempted in the step.", examples=[0])
+    drafts: int | None = Field(
+        description="Drafts checked in the step, one of a request each; null where decoding is not speculative.",
+        examples=[32],
+    )
+    draft_tokens: int | None = Field(description="Tokens of these drafts.", examples=[96])
+    accepted_tokens: int | None = Field(description="How many of them were accepted.", examples=[41])
 
 
 class SamplePage(Page):

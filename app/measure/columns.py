@@ -24,10 +24,13 @@ class Columns:
     cached_tokens: Floats
     arrived_s: Floats
     sent_s: Floats
+    received_s: Floats
+    prepared_s: Floats
     queued_s: Floats
     scheduled_s: Floats
     first_token_s: Floats
     last_token_s: Floats
+    left_s: Floats
     delivered_s: Floats
     preemptions: Floats
     itl_ms: Floats | None  # the gaps of all samples; None unless every sample was streamed
@@ -59,10 +62,13 @@ class Columns:
             cached_tokens=floats("cached_tokens"),
             arrived_s=floats("arrived_s"),
             sent_s=floats("sent_s"),
+            received_s=floats("received_s"),
+            prepared_s=floats("prepared_s"),
             queued_s=floats("queued_s"),
             scheduled_s=floats("scheduled_s"),
             first_token_s=floats("first_token_s"),
             last_token_s=floats("last_token_s"),
+            left_s=floats("left_s"),
             delivered_s=floats("delivered_s"),
             preemptions=floats("preemptions"),
             itl_ms=itl_ms,

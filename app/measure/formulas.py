@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.measure.columns import Columns, Floats
-from app.measure.records import Conditions, EngineSample
+from app.measure.parts import TimePart, split_time
+from app.measure.records import Conditions, EngineSample, HarnessUse
 from app.spec.experiment import ServiceLevels
 
 
@@ -30,6 +31,7 @@ class Basis:
     conditions: Conditions | None
     gpus: int
     service_levels: ServiceLevels
+    harness: HarnessUse | None = None
 
     @property
     def began_s(self) -> float:
@@ -142,6 +144,56 @@ def client_queue_ms(basis: Basis) -> Floats:
     return 1000.0 * (basis.columns.sent_s - basis.columns.arrived_s)
 
 
+def _part_ms(basis: Basis, part: TimePart) -> Floats:
+    """A part of every sample's time; no value where it cannot be told from others."""
+    span, seconds = next((span, seconds) for span, seconds in split_time(basis.columns) if part in span.parts)
+    if span.reason is not None:
+        raise NoValue(f"it is within `{span.name}`: {span.reason}")
+    return 1000.0 * seconds
+
+
+def transport_out_ms(basis: Basis) -> Floats:
+    """On the way to a server: `received - sent`."""
+    return _part_ms(basis, TimePart.TRANSPORT_OUT)
+
+
+def preparation_ms(basis: Basis) -> Floats:
+    """Making token ids of a request in a server: `prepared - received`."""
+    return _part_ms(basis, TimePart.PREPARATION)
+
+
+def hand_in_ms(basis: Basis) -> Floats:
+    """From a server's token ids to the engine core, through vLLM's front end: `queued - prepared`."""
+    return _part_ms(basis, TimePart.HAND_IN)
+
+
+def submission_ms(basis: Basis) -> Floats:
+    """All the way from the caller into the engine core: `queued - sent`. `transport_out_ms`, `preparation_ms` and
+    `hand_in_ms` together, which not every mode can tell apart.
+    """
+    return 1000.0 * (basis.known("queued_s") - basis.columns.sent_s)
+
+
+def prefill_ms(basis: Basis) -> Floats:
+    """From a sample's first step to its first token: `first_token - scheduled`."""
+    return _part_ms(basis, TimePart.PREFILL)
+
+
+def decode_ms(basis: Basis) -> Floats:
+    """From a sample's first token to its last: `last_token - first_token`."""
+    return _part_ms(basis, TimePart.DECODE)
+
+
+def hand_over_ms(basis: Basis) -> Floats:
+    """From the engine core out of a server, through vLLM's front end: `left - last_token`."""
+    return _part_ms(basis, TimePart.HAND_OVER)
+
+
+def transport_back_ms(basis: Basis) -> Floats:
+    """On the way from a server back to the caller: `delivered - left`."""
+    return _part_ms(basis, TimePart.TRANSPORT_BACK)
+
+
 def _seconds_to_share(basis: Basis, share: float) -> float:
     """Until samples with this share of the output tokens were complete in the engine."""
     ends = basis.known("last_token_s")
@@ -194,6 +246,60 @@ def step_ms(basis: Basis) -> float:
     longest = basis.columns.output_tokens == basis.columns.output_tokens.max()
     span = (basis.known("last_token_s") - basis.known("first_token_s"))[longest]
     return 1000.0 * float(span.mean()) / steps
+
+
+def longest_step_ms(basis: Basis) -> float:
+    """The longest wait for the engine's next step while it has requests: a step that hangs for a second hides in every
+    mean. Steps by when the front end had them; the first one begins when the first request is scheduled.
+    """
+    if not basis.timeline:
+        raise NoValue("the engine's state was not sampled")
+    at = np.array([sample.at_s for sample in basis.timeline])
+    busy = np.array([sample.running + sample.waiting > 0 for sample in basis.timeline[:-1]], dtype=bool)
+    first_s = float(at[0] - basis.known("scheduled_s").min())
+    return 1000.0 * float(np.diff(at)[busy].max(initial=first_s))
+
+
+def _drafted(basis: Basis, name: str) -> int:
+    """Sum over the trial's steps."""
+    counts = [getattr(sample, name) for sample in basis.timeline]
+    if not counts or None in counts:
+        raise NoValue("decoding is not speculative")
+    return sum(counts)
+
+
+def accepted_tokens_per_draft(basis: Basis) -> float:
+    """Where decoding is speculative: tokens of a draft that the model accepted, mean over all drafts. A draft is one
+    request's guess in one step, which yields a token more than it has accepted.
+    """
+    drafts = _drafted(basis, "drafts")
+    if not drafts:
+        raise NoValue("nothing was drafted")
+    return _drafted(basis, "accepted_tokens") / drafts
+
+
+def draft_acceptance_pct(basis: Basis) -> float:
+    """Where decoding is speculative: drafted tokens that the model accepted, of all."""
+    tokens = _drafted(basis, "draft_tokens")
+    if not tokens:
+        raise NoValue("nothing was drafted")
+    return 100.0 * _drafted(basis, "accepted_tokens") / tokens
+
+
+def event_loop_lag_ms(basis: Basis) -> float:
+    """Longest delay of a timer on a caller's event loop: the worst of all callers. A direct caller's loop serves the
+    engine's front end too.
+    """
+    if basis.harness is None or basis.harness.event_loop_lag_ms is None:
+        raise NoValue("the caller has no event loop")
+    return basis.harness.event_loop_lag_ms
+
+
+def server_lag_ms(basis: Basis) -> float:
+    """Longest delay of a timer on the event loop of a server that the requests go through."""
+    if basis.harness is None or basis.harness.server_lag_ms is None:
+        raise NoValue("there is no server whose event loop could be watched")
+    return basis.harness.server_lag_ms
 
 
 def _over_time(basis: Basis, value: Callable[[EngineSample], float]) -> float:

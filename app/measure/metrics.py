@@ -38,6 +38,7 @@ class Kind(StrEnum):
 PERCENTILES: dict[str, float] = {"p50": 50, "p90": 90, "p95": 95, "p99": 99}
 STATISTICS: tuple[str, ...] = ("mean", "std", *PERCENTILES)
 COMPARED_STATISTICS: tuple[str, ...] = ("p50", "p90", "p99")
+PART_STATISTICS: tuple[str, ...] = ("mean", "p99")  # means of parts add up
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Metric:
     kind: Kind
     primary: bool = False
     compared: bool = True
+    compared_statistics: tuple[str, ...] = COMPARED_STATISTICS
 
     @property
     def key(self) -> str:
@@ -72,7 +74,9 @@ class Metric:
         """Those of its values that arms are compared in."""
         if not self.compared or self.better is Better.NEUTRAL:
             return ()
-        return (self.key,) if self.kind is Kind.SCALAR else tuple(f"{self.key}.{name}" for name in COMPARED_STATISTICS)
+        if self.kind is Kind.SCALAR:
+            return (self.key,)
+        return tuple(f"{self.key}.{name}" for name in self.compared_statistics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,8 @@ def measure_trial(
         reason = "no sample was generated" if result.state is TrialState.SUCCEEDED else "the trial failed"
         keys = [key for metric in METRICS.values() for key in metric.value_keys]
         return dict.fromkeys(keys), dict.fromkeys(keys, reason)
-    basis = Basis(Columns.of(result.records), result.timeline, result.conditions, gpus, service_levels)
+    columns = Columns.of(result.records)
+    basis = Basis(columns, result.timeline, result.conditions, gpus, service_levels, result.harness)
     return measure(basis)
 
 
@@ -191,12 +196,30 @@ _ROWS = (
     Metric(formulas.delivery_ms, "Delivery delay", "ms", Better.LOWER, Kind.DISTRIBUTION, compared=False),
     Metric(formulas.queue_ms, "Engine queue", "ms", Better.LOWER, Kind.DISTRIBUTION),
     Metric(formulas.client_queue_ms, "Client queue", "ms", Better.LOWER, Kind.DISTRIBUTION),
+    *(
+        Metric(measured, label, "ms", Better.LOWER, Kind.DISTRIBUTION, compared_statistics=PART_STATISTICS)
+        for measured, label in (
+            (formulas.submission_ms, "Way into the engine"),
+            (formulas.transport_out_ms, "Transport out"),
+            (formulas.preparation_ms, "Preparation"),
+            (formulas.hand_in_ms, "Hand-in"),
+            (formulas.prefill_ms, "Prefill"),
+            (formulas.decode_ms, "Decode"),
+            (formulas.hand_over_ms, "Hand-over"),
+            (formulas.transport_back_ms, "Transport back"),
+        )
+    ),
     Metric(formulas.time_to_50pct_s, "Half of the tokens out", "s", Better.LOWER, Kind.SCALAR),
     Metric(formulas.time_to_90pct_s, "90 % of the tokens out", "s", Better.LOWER, Kind.SCALAR),
     Metric(formulas.tail_bubble_pct, "Tail bubble", "%", Better.LOWER, Kind.SCALAR),
     Metric(formulas.group_completion_s, "Group completion", "s", Better.LOWER, Kind.DISTRIBUTION),
     Metric(formulas.decode_steps, "Decode steps", "steps", Better.NEUTRAL, Kind.SCALAR),
     Metric(formulas.step_ms, "Step time", "ms", Better.LOWER, Kind.SCALAR),
+    Metric(formulas.longest_step_ms, "Longest step", "ms", Better.LOWER, Kind.SCALAR),
+    Metric(formulas.accepted_tokens_per_draft, "Accepted per draft", "tokens", Better.HIGHER, Kind.SCALAR),
+    Metric(formulas.draft_acceptance_pct, "Accepted of drafted tokens", "%", Better.HIGHER, Kind.SCALAR),
+    Metric(formulas.event_loop_lag_ms, "Caller's event-loop lag", "ms", Better.LOWER, Kind.SCALAR),
+    Metric(formulas.server_lag_ms, "Server's event-loop lag", "ms", Better.LOWER, Kind.SCALAR),
     Metric(formulas.running_requests, "Running requests", "requests", Better.NEUTRAL, Kind.SCALAR),
     Metric(formulas.kv_cache_usage_pct, "KV-cache use", "%", Better.NEUTRAL, Kind.SCALAR),
     Metric(formulas.prefix_cache_hit_pct, "Prefix-cache hits", "%", Better.NEUTRAL, Kind.SCALAR),

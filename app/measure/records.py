@@ -10,8 +10,9 @@ from app.spec.plan import PlannedTrial
 class RequestRecord:
     """One generated sample. Times are seconds since the trial began, on the host's monotonic clock; None is unknown.
 
-    ``arrived`` when the request should start, ``sent`` when it was handed to the engine, ``queued``, ``scheduled``,
-    ``first_token`` and ``last_token`` by the engine core, ``delivered`` when the caller had the complete sample.
+    ``arrived`` when the request should start, ``sent`` when its caller sent it, ``received`` when a server had it,
+    ``prepared`` when that had its token ids, ``queued``, ``scheduled``, ``first_token`` and ``last_token`` by the
+    engine core, ``left`` when the server gave the complete sample up, ``delivered`` when the caller had it.
     """
 
     request_id: str
@@ -26,11 +27,15 @@ class RequestRecord:
     output_sha256: str
     arrived_s: float
     sent_s: float
+    received_s: float | None
+    prepared_s: float | None
     queued_s: float | None
     scheduled_s: float | None
     first_token_s: float | None
     last_token_s: float | None
+    left_s: float | None
     delivered_s: float
+    agent_worker: int | None = None  # which process called, where several do
     preemptions: int | None = None
     itl_ms: tuple[float, ...] | None = None  # one gap per token after the first, where the driver streams
 
@@ -46,6 +51,9 @@ class EngineSample:
     prompt_tokens: int
     output_tokens: int
     preemptions: int
+    drafts: int | None = None  # checked in the step, one of a request each; None where decoding is not speculative
+    draft_tokens: int | None = None
+    accepted_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +61,9 @@ class HarnessUse:
     """What the harness itself cost during the timed part of a trial."""
 
     cpu_s: float  # CPU time of our own code between arrival and delivery, every output it handles included
-    event_loop_lag_ms: float | None  # longest delay of a timer on the loop that serves the requests
+    event_loop_lag_ms: float | None  # longest delay of a timer on the loop of a caller, the worst of several
     outputs: int  # objects handed over by the engine
+    server_lag_ms: float | None = None  # the same of a server that the requests go through
 
 
 @dataclass(frozen=True, slots=True)

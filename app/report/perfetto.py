@@ -1,10 +1,10 @@
 """Trials as a trace that ui.perfetto.dev and chrome://tracing open (Trace Event Format)."""
 
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 from typing import Any
 
 from app.measure.metrics import TrialSummary
+from app.measure.parts import MOMENTS, find_spans
 from app.measure.records import EngineSample, RequestRecord
 
 _MICROSECONDS = 1_000_000.0
@@ -51,19 +51,11 @@ def list_counters(number: int, at_s: float, sample: EngineSample) -> Iterator[di
 
 
 def list_phases(number: int, slot: int, offset_s: float, record: RequestRecord) -> Iterator[dict[str, Any]]:
-    """Phases that are known: waiting for the client, queued, prefill, decode, delivery."""
-    marks = [
-        ("client queue", record.arrived_s),
-        ("sent", record.sent_s),
-        ("queued", record.queued_s),
-        ("prefill", record.scheduled_s),
-        ("decode", record.first_token_s),
-        ("delivery", record.last_token_s),
-        ("", record.delivered_s),
-    ]
-    known = [(name, at_s) for name, at_s in marks if at_s is not None]
+    """The parts of its time."""
+    unknown = [moment for moment in MOMENTS if getattr(record, moment) is None]
     common = {"cat": "request", "id": f"{slot}/{record.request_id}", "pid": number, "tid": 0}
-    for (name, start_s), (_, end_s) in pairwise(known):
+    for span in find_spans(unknown):
+        start_s, end_s = getattr(record, span.begin), getattr(record, span.end)
         if end_s > start_s:
-            yield {"ph": "b", "name": name, "ts": (offset_s + start_s) * _MICROSECONDS, **common}
-            yield {"ph": "e", "name": name, "ts": (offset_s + end_s) * _MICROSECONDS, **common}
+            yield {"ph": "b", "name": span.name, "ts": (offset_s + start_s) * _MICROSECONDS, **common}
+            yield {"ph": "e", "name": span.name, "ts": (offset_s + end_s) * _MICROSECONDS, **common}

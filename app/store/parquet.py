@@ -23,11 +23,15 @@ RECORD_SCHEMA = pa.schema(
         pa.field("output_sha256", pa.string(), nullable=False),
         pa.field("arrived_s", pa.float64(), nullable=False),
         pa.field("sent_s", pa.float64(), nullable=False),
+        pa.field("received_s", pa.float64()),
+        pa.field("prepared_s", pa.float64()),
         pa.field("queued_s", pa.float64()),
         pa.field("scheduled_s", pa.float64()),
         pa.field("first_token_s", pa.float64()),
         pa.field("last_token_s", pa.float64()),
+        pa.field("left_s", pa.float64()),
         pa.field("delivered_s", pa.float64(), nullable=False),
+        pa.field("agent_worker", pa.int32()),
         pa.field("preemptions", pa.int32()),
         # A gap is known to a microsecond at best: 24 bits of it are enough, and most of a file is gaps.
         pa.field("itl_ms", pa.list_(pa.float32())),
@@ -43,6 +47,9 @@ SAMPLE_SCHEMA = pa.schema(
         pa.field("prompt_tokens", pa.int32(), nullable=False),
         pa.field("output_tokens", pa.int32(), nullable=False),
         pa.field("preemptions", pa.int32(), nullable=False),
+        pa.field("drafts", pa.int32()),
+        pa.field("draft_tokens", pa.int32()),
+        pa.field("accepted_tokens", pa.int32()),
     ]
 )
 
@@ -88,9 +95,11 @@ def write_parquet(table: pa.Table) -> bytes:
     return blob
 
 
-def read_parquet(blob: bytes) -> pa.Table:
-    """The table a blob was made of."""
-    return pq.read_table(pa.BufferReader(blob))
+def read_parquet(blob: bytes, schema: pa.Schema) -> pa.Table:
+    """The table a blob was made of. What an earlier version, which wrote it, did not know is null."""
+    table = pq.read_table(pa.BufferReader(blob))
+    stored = {name: table[name] for name in table.column_names}
+    return pa.table({field.name: stored.get(field.name, pa.nulls(len(table), field.type)) for field in schema}, schema)
 
 
 def _build_table(rows: Iterable[object], schema: pa.Schema) -> pa.Table:

@@ -134,7 +134,10 @@ def read_records(
 
     No transaction stays open in between; a trial whose records an operator has deleted is left out.
     """
-    return _read_blobs(db, _select_measured(experiment_id, arm, slot, attempt), trial_records.c.records)
+    from app.store.parquet import RECORD_SCHEMA
+
+    chosen = _select_measured(experiment_id, arm, slot, attempt)
+    return _read_blobs(db, chosen, trial_records.c.records, RECORD_SCHEMA)
 
 
 def read_timelines(
@@ -146,11 +149,14 @@ def read_timelines(
     attempt: int | None = None,
 ) -> Iterator[tuple[StoredTrial, "pa.Table"]]:
     """Sampled engine state of measured trials, one table at a time."""
-    return _read_blobs(db, _select_measured(experiment_id, arm, slot, attempt), trial_records.c.timeline)
+    from app.store.parquet import SAMPLE_SCHEMA
+
+    chosen = _select_measured(experiment_id, arm, slot, attempt)
+    return _read_blobs(db, chosen, trial_records.c.timeline, SAMPLE_SCHEMA)
 
 
 def _read_blobs(
-    db: Database, condition: ColumnElement[bool], column: ColumnElement[bytes]
+    db: Database, condition: ColumnElement[bool], column: ColumnElement[bytes], schema: "pa.Schema"
 ) -> Iterator[tuple[StoredTrial, "pa.Table"]]:
     from app.store.parquet import read_parquet
 
@@ -160,7 +166,7 @@ def _read_blobs(
         with db.read() as connection:
             blob = connection.execute(select(column).where(trial_records.c.id == row.records_id)).scalar_one_or_none()
         if blob is not None:
-            yield StoredTrial(row.attempt, _parse_planned(row)), read_parquet(blob)
+            yield StoredTrial(row.attempt, _parse_planned(row)), read_parquet(blob, schema)
 
 
 _CONDITIONS = TypeAdapter[Conditions | None](

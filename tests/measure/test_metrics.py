@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from app.measure import formulas
 from app.measure.columns import Columns
 from app.measure.metrics import METRICS, Better, Kind, measure_trial, summarise
-from app.measure.records import Conditions, EngineSample, RequestRecord, TrialState
+from app.measure.records import Conditions, EngineSample, HarnessUse, RequestRecord, TrialState
 from app.spec.experiment import ServiceLevels
 from tests.support.builders import a_record, a_result, an_engine_sample
 
@@ -129,6 +129,25 @@ def test_queues_in_the_engine_and_before_it_are_told_apart() -> None:
     assert metrics["queue_ms.p50"] == 2000
 
 
+def test_a_part_of_a_request_s_time_is_a_metric_whose_means_add_up() -> None:
+    record = a_record(
+        arrived_s=0.0, sent_s=0.5, received_s=1.0, prepared_s=1.25, queued_s=2.0, scheduled_s=3.0, first=4.0, last=6.0
+    )
+    metrics = values_of(replace(record, left_s=7.0, delivered_s=9.0))
+    names = ("transport_out", "preparation", "hand_in", "queue", "prefill", "decode", "hand_over", "transport_back")
+    parts = [metrics[f"{name}_ms.mean"] for name in ("client_queue", *names)]
+    assert parts == [500, 500, 250, 750, 1000, 1000, 2000, 1000, 2000]
+    assert sum(part or 0 for part in parts) == metrics["e2el_ms.mean"]
+    assert metrics["submission_ms.mean"] == 1500
+    assert METRICS["hand_in_ms"].compared_keys == ("hand_in_ms.mean", "hand_in_ms.p99")
+
+
+def test_a_part_that_cannot_be_told_says_what_it_is_within() -> None:
+    assert missing_of()["hand_over_ms.mean"] == (
+        "it is within `hand-over + transport back`: nothing tells when a request was left"
+    )
+
+
 def test_a_group_is_complete_when_all_its_samples_are_delivered() -> None:
     metrics = values_of(
         a_record(last=2.0, prompt_index=7, sample_index=0),
@@ -210,6 +229,31 @@ def test_the_engines_state_is_averaged_over_time_and_not_over_steps() -> None:
     metrics = values_of(a_record(), timeline=timeline)
     assert metrics["running_requests"] == 25.0
     assert metrics["kv_cache_usage_pct"] == 32.0
+
+
+def test_the_longest_step_is_one_in_which_requests_waited_for_it() -> None:
+    timeline = tuple(an_engine_sample(at, running=running) for at, running in ((1.0, 2), (1.5, 0), (9.0, 1), (9.75, 0)))
+    assert values_of(a_record(scheduled_s=0.9, first=1.0), timeline=timeline)["longest_step_ms"] == 750
+    assert values_of(a_record(scheduled_s=0.0, first=1.0), timeline=timeline)["longest_step_ms"] == 1000
+    assert missing_of()["longest_step_ms"] == "the engine's state was not sampled"
+
+
+def test_accepted_tokens_are_counted_where_decoding_is_speculative() -> None:
+    timeline = (
+        an_engine_sample(0.0, drafts=0, draft_tokens=0, accepted_tokens=0),
+        an_engine_sample(1.0, drafts=4, draft_tokens=12, accepted_tokens=6),
+    )
+    metrics = values_of(a_record(), timeline=timeline)
+    assert (metrics["accepted_tokens_per_draft"], metrics["draft_acceptance_pct"]) == (1.5, 50.0)
+    plain = measure_trial(a_result(timeline=(an_engine_sample(0.0),)), 0, NO_LEVELS)[1]
+    assert plain["accepted_tokens_per_draft"] == "decoding is not speculative"
+
+
+def test_event_loops_of_callers_and_of_a_server_are_told_apart() -> None:
+    harness = HarnessUse(cpu_s=0.0, event_loop_lag_ms=3.0, outputs=1, server_lag_ms=40.0)
+    metrics = measure_trial(a_result(harness=harness), 0, NO_LEVELS)[0]
+    assert (metrics["event_loop_lag_ms"], metrics["server_lag_ms"]) == (3.0, 40.0)
+    assert values_of()["server_lag_ms"] is None
 
 
 def test_preemptions_come_from_the_samples_or_else_from_the_timeline() -> None:
@@ -335,7 +379,7 @@ def _is_number(node: ast.expr) -> bool:
 
 
 def test_the_table_has_every_metric_once_under_its_functions_name() -> None:
-    assert len(METRICS) == 28
+    assert len(METRICS) == 41
     assert all(metric.measure.__name__ == key for key, metric in METRICS.items())
 
 

@@ -91,11 +91,15 @@ def _records(count: int, seed: int) -> pa.Table:
         "output_sha256": [f"{index:064x}" for index in range(count)],
         "arrived_s": np.zeros(count),
         "sent_s": sent,
+        "received_s": pa.nulls(count, pa.float64()),
+        "prepared_s": pa.nulls(count, pa.float64()),
         "queued_s": sent,
         "scheduled_s": sent + 0.001,
         "first_token_s": first,
         "last_token_s": last,
+        "left_s": pa.nulls(count, pa.float64()),
         "delivered_s": last + 0.002,
+        "agent_worker": pa.nulls(count, pa.int32()),
         "preemptions": zeros,
         "itl_ms": pa.nulls(count, pa.list_(pa.float32())),
     }
@@ -114,5 +118,6 @@ def _timeline() -> pa.Table:
         "prompt_tokens": zeros,
         "output_tokens": running,
         "preemptions": zeros,
+        **{name: pa.nulls(len(at), pa.int32()) for name in ("drafts", "draft_tokens", "accepted_tokens")},
     }
     return pa.table(columns, schema=SAMPLE_SCHEMA)

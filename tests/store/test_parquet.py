@@ -1,6 +1,7 @@
 """Records to Parquet and back."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -37,11 +38,15 @@ records = st.builds(
     output_sha256=text,
     arrived_s=seconds,
     sent_s=seconds,
+    received_s=st.none() | seconds,
+    prepared_s=st.none() | seconds,
     queued_s=st.none() | seconds,
     scheduled_s=st.none() | seconds,
     first_token_s=st.none() | seconds,
     last_token_s=st.none() | seconds,
+    left_s=st.none() | seconds,
     delivered_s=seconds,
+    agent_worker=st.none() | counts,
     preemptions=st.none() | counts,
     itl_ms=st.none() | st.lists(st.floats(0, 1e6, width=32), max_size=4).map(tuple),
 )
@@ -54,13 +59,16 @@ samples = st.builds(
     prompt_tokens=counts,
     output_tokens=counts,
     preemptions=counts,
+    drafts=st.none() | counts,
+    draft_tokens=st.none() | counts,
+    accepted_tokens=st.none() | counts,
 )
 
 
 @settings(deadline=None)
 @given(st.lists(records, max_size=5))
 def test_records_come_back_as_they_were(before: list[RequestRecord]) -> None:
-    table = read_parquet(write_parquet(tabulate_records(before)))
+    table = read_parquet(write_parquet(tabulate_records(before)), RECORD_SCHEMA)
 
     assert table.schema == RECORD_SCHEMA
     assert list_records(table) == tuple(before)
@@ -69,7 +77,7 @@ def test_records_come_back_as_they_were(before: list[RequestRecord]) -> None:
 @settings(deadline=None)
 @given(st.lists(samples, max_size=5))
 def test_engine_samples_come_back_as_they_were(before: list[EngineSample]) -> None:
-    table = read_parquet(write_parquet(tabulate_samples(before)))
+    table = read_parquet(write_parquet(tabulate_samples(before)), SAMPLE_SCHEMA)
 
     assert table.schema == SAMPLE_SCHEMA
     assert list_samples(table) == tuple(before)
@@ -78,6 +86,16 @@ def test_engine_samples_come_back_as_they_were(before: list[EngineSample]) -> No
 def test_the_columns_are_the_fields() -> None:
     assert tuple(RECORD_SCHEMA.names) == RequestRecord.__slots__
     assert tuple(SAMPLE_SCHEMA.names) == EngineSample.__slots__
+
+
+def test_what_an_earlier_version_did_not_write_is_unknown() -> None:
+    before = a_record(left_s=0.5, agent_worker=3)
+    columns = ["received_s", "prepared_s", "left_s", "agent_worker"]
+    earlier = write_parquet(tabulate_records([before]).drop_columns(columns))
+    timeline = write_parquet(tabulate_samples([an_engine_sample(0.5)]).drop_columns(["drafts", "accepted_tokens"]))
+
+    assert list_records(read_parquet(earlier, RECORD_SCHEMA)) == (replace(before, left_s=None, agent_worker=None),)
+    assert list_samples(read_parquet(timeline, SAMPLE_SCHEMA)) == (an_engine_sample(0.5),)
 
 
 def test_unknown_and_zero_are_different() -> None:

@@ -64,10 +64,13 @@ def a_record(
         "output_sha256": hashlib.sha256(f"{prompt}-{sample}".encode()).hexdigest(),
         "arrived_s": start,
         "sent_s": start,
+        "received_s": None,
+        "prepared_s": None,
         "queued_s": start,
         "scheduled_s": start,
         "first_token_s": first,
         "last_token_s": last,
+        "left_s": None,
         "delivered_s": last if delivered is None else delivered,
         "preemptions": 0,
     }

@@ -158,10 +158,13 @@ def _record(name: str, place: tuple[int, int], tokens: int, times: _Times, promp
         output_sha256=hashlib.sha256(f"{name} {place}".encode()).hexdigest(),
         arrived_s=0.0,
         sent_s=0.001,
+        received_s=None,
+        prepared_s=None,
         queued_s=0.002,
         scheduled_s=times.start,
         first_token_s=times.first,
         last_token_s=times.last,
+        left_s=None,
         delivered_s=times.delivered,
         preemptions=0,
     )

@@ -19,7 +19,7 @@ from app.spec.resolution import ResolvedArm
 from workers.drivers import exchange
 from workers.drivers.base import Batch, Rollout
 from workers.drivers.exchange import take
-from workers.drivers.tap import Tap
+from workers.drivers.tap import Tap, make_tap
 from workers.engine_config import build_engine_arguments, describe_arm
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class AsyncLlmEngine:
 
     async def _start(self) -> StartedArm:
         def tap(vllm_config: object, engine_index: int) -> Tap:
-            self._tap = Tap(vllm_config, engine_index)
+            self._tap = make_tap(vllm_config, engine_index)
             return self._tap
 
         began = monotonic()

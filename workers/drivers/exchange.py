@@ -35,6 +35,7 @@ class Sample:
     tokens: list[int] = field(default_factory=list)
     finish_reason: str | None = None
     prompt_tokens: int = 0  # of the prompt that the engine ran, not of the one it was asked to run
+    left: float | None = None  # a server, if there is one
     delivered: float | None = None
     # Who knows the sample's own stamps (`stats`) and cached tokens: vLLM's state of a child, if it is one of several.
     # An output of several samples carries those of one of them, whichever came last.
@@ -60,6 +61,8 @@ class Call:
     delta: bool  # whether an output holds new tokens only
     arrived: float | None = None  # when it should have started, if that is known only during the trial
     sent: float = 0.0
+    received: float | None = None  # by a server, if there is one
+    prepared: float | None = None
 
 
 def make_calls(batch: Batch, settings: LlmDriver | AsyncLlmDriver, kind: RequestOutputKind) -> list[Call]:
@@ -200,10 +203,13 @@ def _make_record(call: Call, sample: Sample, began: float) -> RequestRecord:
         output_sha256=hashlib.sha256(tokens.tobytes()).hexdigest(),
         arrived_s=request.arrival_s if call.arrived is None else call.arrived - began,
         sent_s=call.sent - began,
+        received_s=None if call.received is None else call.received - began,
+        prepared_s=None if call.prepared is None else call.prepared - began,
         queued_s=_read_time(stats, "queued_ts", began),
         scheduled_s=_read_time(stats, "scheduled_ts", began),
         first_token_s=_read_time(stats, "first_token_ts", began),
         last_token_s=_read_time(stats, "last_token_ts", began),
+        left_s=None if sample.left is None else sample.left - began,
         delivered_s=sample.delivered - began,
         preemptions=getattr(stats, "num_preemptions", None),
         itl_ms=_measure_gaps_ms(sample.stamps, sample.counts) if sample.stamps else None,

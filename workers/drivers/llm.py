@@ -15,7 +15,7 @@ from app.spec.experiment import DriverSettings, EngineProcess, LlmDriver
 from app.spec.resolution import ResolvedArm
 from workers.drivers import exchange
 from workers.drivers.base import Batch, Rollout
-from workers.drivers.tap import Tap
+from workers.drivers.tap import Tap, make_tap
 from workers.engine_config import build_engine_arguments, describe_arm
 
 
@@ -40,7 +40,7 @@ class LlmEngine:
         adapter = PerEngineStatLoggerAdapter(
             vllm_config=self._engine.vllm_config,
             engine_indexes=manager.engine_indexes,
-            per_engine_stat_logger_factory=Tap,
+            per_engine_stat_logger_factory=make_tap,
         )
         manager.stat_loggers.append(adapter)
         self._tap: Tap = adapter.per_engine_stat_loggers[manager.engine_indexes[0]]

@@ -112,10 +112,13 @@ def _make_record(request: Request, settings: SimulatedDriver, speed: float) -> R
         output_sha256=hashlib.sha256(f"{request.request_id} {request.seed}".encode()).hexdigest(),
         arrived_s=request.arrival_s,
         sent_s=sent,
+        received_s=None,
+        prepared_s=None,
         queued_s=sent,
         scheduled_s=sent,
         first_token_s=first,
         last_token_s=last,
+        left_s=None,
         delivered_s=last,
         preemptions=0,
     )

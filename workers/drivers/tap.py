@@ -1,5 +1,6 @@
 """Listens to the engine's own statistics, one line per engine step."""
 
+import dataclasses
 import time
 from typing import Any
 
@@ -75,3 +76,41 @@ class Tap(StatLoggerBase):
             )
             for at, running, waiting, usage, prompt, output, preempted in self._rows
         )
+
+
+class _SpeculativeTap(Tap):
+    """A tap on an engine that drafts tokens, which is told how many were accepted."""
+
+    def __init__(self, vllm_config: object, engine_index: int = 0) -> None:
+        super().__init__(vllm_config, engine_index)
+        self._drafts: list[tuple[int, int, int]] = []
+
+    def record(self, scheduler_stats: Any = None, *rest: Any, **named: Any) -> None:
+        """As every tap; a step without drafts has none."""
+        if scheduler_stats is not None:
+            began = time.thread_time()
+            stats = scheduler_stats.spec_decoding_stats
+            # Before its row: whoever reads meanwhile finds no row without its drafts.
+            self._drafts.append(
+                (0, 0, 0) if stats is None else (stats.num_drafts, stats.num_draft_tokens, stats.num_accepted_tokens)
+            )
+            self.cpu_s += time.thread_time() - began
+        super().record(scheduler_stats, *rest, **named)
+
+    def reset(self) -> None:
+        """Forget the drafts too."""
+        super().reset()
+        self._drafts.clear()
+
+    def timeline(self, began: float) -> tuple[EngineSample, ...]:
+        """The rows with their drafts."""
+        return tuple(
+            dataclasses.replace(sample, drafts=drafts, draft_tokens=tokens, accepted_tokens=accepted)
+            for sample, (drafts, tokens, accepted) in zip(super().timeline(began), self._drafts, strict=False)
+        )
+
+
+def make_tap(vllm_config: Any, engine_index: int = 0) -> Tap:
+    """The tap of an engine: only one that drafts tokens pays for their counts."""
+    kind = Tap if vllm_config.speculative_config is None else _SpeculativeTap
+    return kind(vllm_config, engine_index)
