@@ -19,8 +19,10 @@ from app.spec.plan import Phase, PlannedTrial
 from app.spec.resolution import ResolvedExperiment, longest_output, most_prompt_tokens
 from app.spec.shares import count_shares
 from app.spec.workload import (
+    Arrival,
     BatchArrival,
     ConcurrencyArrival,
+    ConstantArrival,
     Empirical,
     FilePrompts,
     Fixed,
@@ -64,6 +66,7 @@ class SeededBatches:
         self._spec = spec
         self._vocab_size = vocab_size
         self._per_prompt = resolved.draws_per_prompt
+        self._arrivals = {arm.name: arm.arrival for arm in resolved.arms}
         self._given = _encode_given(spec, encode, from_file)
         _check_fit(spec, resolved, vocab_size, self._given)
         self._samplings = _list_samplings(spec, vocab_size)
@@ -76,13 +79,13 @@ class SeededBatches:
         return hashlib.sha256(json.dumps(self._given).encode()).hexdigest()
 
     def draw_batch(self, trial: PlannedTrial) -> Batch:
-        """The requests of a trial: the same for every arm of its block."""
-        workload = self._spec.workload
-        rng = random.Random(f"{self._spec.plan.seed} {trial.phase} {trial.block}")  # noqa: S311 - not a secret
+        """The requests of a trial: the same for every arm of its block, but for when they come where arms say so."""
+        arrival = self._arrivals[trial.arm]
+        rng = self._seed_draws(trial)
         prompts = self._given or self._draw_prompts(rng)
         requests: list[Request] = []
         sampled = self._draw_samplings(trial, len(prompts))
-        clock = _draw_arrivals(workload.arrival, rng)
+        clock = _draw_arrivals(arrival, self._seed_draws(trial, "arrival"))
         for prompt_index, prompt in enumerate(prompts):
             self._check()
             lengths = self._draw_lengths(rng)
@@ -105,7 +108,8 @@ class SeededBatches:
         return Batch(
             slot=trial.slot if trial.phase is Phase.MEASURED else -1,
             requests=tuple(requests),
-            concurrency=workload.arrival.limit if isinstance(workload.arrival, ConcurrencyArrival) else None,
+            concurrency=None if isinstance(arrival, BatchArrival) else arrival.limit,
+            call_size=arrival.size if isinstance(arrival, BatchArrival) else None,
         )
 
     def draw_settling(self, trial: PlannedTrial) -> Batch:
@@ -115,7 +119,7 @@ class SeededBatches:
         would fill the prefix cache for a trial that does not reset it.
         """
         batch = self.draw_batch(trial)
-        rng = random.Random(f"{self._spec.plan.seed} settling {trial.phase} {trial.block}")  # noqa: S311 - not a secret
+        rng = self._seed_draws(trial, "settling")
         prompts = {request.prompt_index: request.prompt_token_ids for request in batch.requests}
         firsts = {prompt[0] for prompt in prompts.values()}
         ids = self._ordinary_tokens()
@@ -131,7 +135,12 @@ class SeededBatches:
             )
             for request in batch.requests
         )
-        return dataclasses.replace(batch, slot=-1, requests=requests)
+        return dataclasses.replace(batch, slot=-1, requests=requests, call_size=None)
+
+    def _seed_draws(self, trial: PlannedTrial, *what: str) -> random.Random:
+        """The same for every arm; each thing that is drawn apart leaves the others as they are."""
+        name = " ".join(map(str, (self._spec.plan.seed, *what, trial.phase, trial.block)))
+        return random.Random(name)  # noqa: S311 - not a secret
 
     def _ordinary_tokens(self) -> range:
         return range(min(_FIRST_ORDINARY_TOKEN, self._vocab_size - 1), self._vocab_size)
@@ -147,11 +156,11 @@ class SeededBatches:
         return drawn
 
     def _draw_samplings(self, trial: PlannedTrial, prompts: int) -> list[RequestSampling]:
-        """The sampling of every sample of a trial; drawn apart, so that shares change no other draw."""
-        rng = random.Random(f"{self._spec.plan.seed} sampling {trial.phase} {trial.block}")  # noqa: S311 - not a secret
+        """The sampling of every sample of a trial."""
         samples = self._spec.workload.samples_per_prompt
         units = prompts if self._per_prompt else prompts * samples
-        shares = assign_shares([share.share_pct for share in self._spec.workload.sampling_shares], units, rng)
+        shares_pct = [share.share_pct for share in self._spec.workload.sampling_shares]
+        shares = assign_shares(shares_pct, units, self._seed_draws(trial, "sampling"))
         return [self._samplings[share] for share in shares for _ in range(samples if self._per_prompt else 1)]
 
     def _draw_lengths(self, rng: random.Random) -> list[tuple[int, int]]:
@@ -185,12 +194,16 @@ def draw(distribution: TokenDistribution, rng: random.Random) -> int:
             assert_never(distribution)
 
 
-def _draw_arrivals(arrival: BatchArrival | PoissonArrival | ConcurrencyArrival, rng: random.Random) -> Iterator[float]:
+def _draw_arrivals(arrival: Arrival, rng: random.Random) -> Iterator[float | None]:
     match arrival:
-        case BatchArrival() | ConcurrencyArrival():
+        case BatchArrival():
             return itertools.repeat(0.0)
+        case ConcurrencyArrival():
+            return itertools.repeat(None)
         case PoissonArrival(rate=rate):
             return itertools.accumulate(rng.expovariate(rate) for _ in itertools.count())
+        case ConstantArrival(rate=rate):
+            return (number / rate for number in itertools.count())
         case _:
             assert_never(arrival)
 

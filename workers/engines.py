@@ -174,6 +174,8 @@ class Engines(AbstractContextManager["Engines"]):
 
 
 def add_driver_settings(resolved: StartedArm, settings: ResolvedArm) -> StartedArm:
-    """The engine's resolved configuration as one of the arms that share it, with that arm's driver settings."""
+    """The engine's resolved configuration as one of the arms that share it, with how that arm drives it."""
     driver = {f"driver.{key}": value for key, value in settings.driver.model_dump(mode="json").items()}
-    return dataclasses.replace(resolved, arm=settings.name, config=resolved.config | driver)
+    arrival = settings.arrival.model_dump(mode="json", exclude_none=True)
+    own = driver | {f"arrival.{key}": value for key, value in arrival.items()}
+    return dataclasses.replace(resolved, arm=settings.name, config=resolved.config | own)

@@ -15,8 +15,8 @@ _LENGTHS: tuple[Aspect, ...] = ("output_tokens", "finish_reasons", "shape")
 
 _SWITCH = "engine.enable_prefix_caching"  # without a cache nothing else about it matters
 
-# Setting -> what of the work it decides. All of them belong to the engine: arms that differ in one have an engine
-# each, so that none finds in its cache what the other left there.
+# Setting -> what of the work it decides. Arms that differ in one of them have an engine each, so that
+# none finds in its cache what the other left there.
 EFFECTS: dict[str, tuple[Aspect, ...]] = {
     # Whether a prefix is kept, and in blocks of how many tokens: only whole blocks are found again.
     _SWITCH: _CACHED,
@@ -30,6 +30,11 @@ EFFECTS: dict[str, tuple[Aspect, ...]] = {
     "engine.max_num_batched_tokens": _CACHED,
     "engine.enable_chunked_prefill": _CACHED,
     "engine.async_scheduling": _CACHED,
+    # A prefix is there for what comes later, and not for what comes with it.
+    "arrival.pattern": _CACHED,
+    "arrival.rate": _CACHED,
+    "arrival.limit": _CACHED,
+    "arrival.size": _CACHED,
     # How much fits, and other numbers: where the model may end a sample, it ends it elsewhere.
     "engine.tensor_parallel_size": (*_CACHED, *_LENGTHS),
     "engine.dtype": (*_CACHED, *_LENGTHS),

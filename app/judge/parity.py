@@ -178,6 +178,7 @@ def flatten_settings(arm: ResolvedArm) -> dict[str, JsonValue]:
         **{f"driver.{key}": value for key, value in arm.driver.model_dump(mode="json").items()},
         **{f"environment.{key}": value for key, value in arm.environment.variables.items()},
         "environment.python": arm.environment.python,
+        **{f"arrival.{key}": value for key, value in arm.arrival.model_dump(mode="json", exclude_none=True).items()},
     }
     if arm.driver.api is Api.ASYNC_LLM:
         settings["driver.engine_process"] = EngineProcess.SEPARATE.value  # it has no other

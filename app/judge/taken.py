@@ -18,6 +18,7 @@ RENAMED = {
     "engine.enable_chunked_prefill": ("engine.*.enable_chunked_prefill", "engine.*.chunked_prefill_enabled"),
 }
 LEFT_TO_VLLM = (None, "auto")
+_OF_DRIVERS = ("driver.", "arrival.")  # not every arm has each of them
 
 
 class NotTaken(SpecModel):
@@ -73,7 +74,7 @@ def list_not_read_back(arm: ResolvedArm, started: StartedArm) -> tuple[str, ...]
     return tuple(
         setting
         for setting, asked in flatten_settings(arm).items()
-        if asked not in LEFT_TO_VLLM and not setting.startswith("driver.") and not _read_back(setting, asked, started)
+        if asked not in LEFT_TO_VLLM and not setting.startswith(_OF_DRIVERS) and not _read_back(setting, asked, started)
     )
 
 
@@ -85,7 +86,7 @@ def contrast(one: ResolvedArm, other: ResolvedArm, arms: Sequence[StartedArm]) -
         return Contrast(compare_settings(one, other), {}, {})
     for setting, asked in compare_settings(one, other).items():
         read = [_read_back(setting, value, started[arm.name]) for value, arm in zip(asked, (one, other), strict=True)]
-        if setting.startswith("driver.") and not all(read):
+        if setting.startswith(_OF_DRIVERS) and not all(read):
             found.in_force[setting] = asked  # only one of the drivers has it
         elif not all(read):
             found.unread[setting] = asked

@@ -18,7 +18,7 @@ from app.spec.values import (
     Switch,
     Whole,
 )
-from app.spec.workload import Workload
+from app.spec.workload import Arrival, Workload
 
 # --- driver --------------------------------------------------------------------------------------------------------
 
@@ -181,6 +181,11 @@ class Arm(SpecModel):
         Environment(),
         description="Environment of this arm's engine.",
         examples=[{"variables": {"OMP_NUM_THREADS": "1"}}],
+    )
+    arrival: Arrival | None = Field(
+        None,
+        description="When the requests of this arm start; as in workload.arrival if absent.",
+        examples=[{"pattern": "batch", "size": 64}],
     )
 
 

@@ -148,7 +148,8 @@ def _follow(loc: tuple[int | str, ...]) -> _Place:
 
 
 def _describe_member(tag: str, model: type[SpecModel]) -> str:
-    needed = [name for name, field in model.model_fields.items() if field.is_required()]
+    fields = model.model_fields.items()
+    needed = [name for name, field in fields if field.is_required() and get_origin(field.annotation) is not Literal]
     return f"{tag!r} (with {', '.join(needed)})" if needed else repr(tag)
 
 
@@ -175,7 +176,8 @@ def _list_models(annotation: Any) -> dict[str, type[SpecModel]]:
 
 def _read_tag(member: Any, model: type[SpecModel]) -> str:
     explicit = (mark.tag for mark in get_args(member)[1:] if isinstance(mark, Tag))
-    literal = (str(f.default) for f in model.model_fields.values() if get_origin(f.annotation) is Literal)
+    kinds = (field.annotation for field in model.model_fields.values())
+    literal = (str(get_args(kind)[0]) for kind in kinds if get_origin(kind) is Literal)
     return next(explicit, None) or next(literal, "")
 
 

@@ -15,10 +15,11 @@ from app.spec.experiment import Api, Arm, DriverSettings, Experiment, Residency,
 from app.spec.frozen import SpecModel
 from app.spec.models import MODELS
 from app.spec.profiles import PROFILES
-from app.spec.sampling_checks import check_sampling, check_sampling_of_driver
+from app.spec.request_checks import check_arrival, check_sampling, check_sampling_of_driver
 from app.spec.shares import check_shares
 from app.spec.size import count_prompts, count_samples, too_large
 from app.spec.workload import (
+    Arrival,
     BatchArrival,
     Empirical,
     FilePrompts,
@@ -69,6 +70,7 @@ class ResolvedArm(SpecModel):
     engine: EngineSettings = Field(description="Engine settings; null leaves the choice to vLLM.")
     driver: DriverSettings = Field(description="How requests reach the engine.")
     environment: Environment = Field(description="Where the engine runs.")
+    arrival: Arrival = Field(BatchArrival(), description="When the requests start.")
 
     @property
     def simulated(self) -> bool:
@@ -77,7 +79,10 @@ class ResolvedArm(SpecModel):
 
     @property
     def engine_key(self) -> str:
-        """Equal for arms that can share one engine: they differ in driver settings only."""
+        """Equal for arms that can share one engine: they differ in driver settings only.
+
+        Not in arrival: what one finds in the prefix cache of its engine follows from when its requests come.
+        """
         engine_side: dict[str, Any] = {"api": self.driver.api}
         match self.driver.api:
             case Api.LLM:
@@ -262,6 +267,7 @@ def _resolve_arm(spec: Experiment, arm: Arm) -> ResolvedArm:
         engine=EngineSettings.model_validate(engine),
         driver=_resolve_driver(profile.driver, arm),
         environment=arm.environment,
+        arrival=spec.workload.arrival if arm.arrival is None else arm.arrival,
     )
 
 
@@ -330,14 +336,7 @@ def _check_arm(spec: Experiment, arm: ResolvedArm) -> list[FieldError]:
     errors += _check_batched_tokens(engine)
     if not isinstance(arm.driver, SimulatedDriver):
         errors += check_sampling_of_driver(spec.workload, arm.driver)
-    if arm.driver.api is Api.LLM and not isinstance(spec.workload.arrival, BatchArrival):
-        errors.append(
-            FieldError(
-                "/driver/api",
-                f"LLM.generate takes the whole batch at once; workload.arrival.pattern "
-                f"{spec.workload.arrival.pattern!r} needs an async driver",
-            )
-        )
+        errors += check_arrival(arm.arrival, spec.workload.samples_per_prompt, arm.driver)
     if isinstance(arm.driver, SimulatedDriver) and any(
         slot >= spec.plan.blocks * len(spec.arms) for slot in arm.driver.failing_slots
     ):

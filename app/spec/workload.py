@@ -203,11 +203,31 @@ Output = Annotated[_AnyOutput, Field(discriminator="stop"), _tagged_by("stop", _
 # --- arrival -------------------------------------------------------------------------------------------------------
 
 
+_Rate = Annotated[Real, Field(ge=0.001, le=1_000_000, description="Samples per second on average.", examples=[4.0])]
+_Cap = Annotated[
+    Whole | None,
+    Field(
+        ge=1,
+        le=MOST_SAMPLES_PER_TRIAL,
+        description="Most requests in flight. One that waits for a slot should have started when it arrived.",
+        examples=[64],
+    ),
+]
+
+
 class BatchArrival(SpecModel):
-    """All requests are there when the trial begins."""
+    """All requests are there when the trial begins; or they come in calls, each once the one before is done."""
 
     pattern: Literal["batch"] = Field(
         "batch", description="How requests arrive; what is meant if it is absent.", examples=["batch"]
+    )
+    size: Whole | None = Field(
+        None,
+        ge=1,
+        le=MOST_SAMPLES_PER_TRIAL,
+        description="Samples of one call, as in `LLM.generate` in batches: the next call begins when all of it is "
+        "there. One call of everything if absent.",
+        examples=[512],
     )
 
 
@@ -217,7 +237,16 @@ class PoissonArrival(SpecModel):
     pattern: Literal["poisson"] = Field(
         "poisson", description="How requests arrive; `rate` says it too.", examples=["poisson"]
     )
-    rate: Real = Field(ge=0.001, le=1_000_000, description="Requests per second.", examples=[4.0])
+    rate: _Rate
+    limit: _Cap = None
+
+
+class ConstantArrival(SpecModel):
+    """Requests arrive one by one, all the same time apart."""
+
+    pattern: Literal["constant"] = Field(description="How requests arrive.", examples=["constant"])
+    rate: _Rate
+    limit: _Cap = None
 
 
 class ConcurrencyArrival(SpecModel):
@@ -229,7 +258,7 @@ class ConcurrencyArrival(SpecModel):
     limit: Whole = Field(ge=1, le=MOST_SAMPLES_PER_TRIAL, description="Requests in flight.", examples=[64])
 
 
-_AnyArrival = BatchArrival | PoissonArrival | ConcurrencyArrival
+_AnyArrival = BatchArrival | PoissonArrival | ConstantArrival | ConcurrencyArrival
 Arrival = Annotated[_AnyArrival, Field(discriminator="pattern"), _tagged_by("pattern", _AnyArrival)]
 
 

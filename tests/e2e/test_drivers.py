@@ -5,6 +5,7 @@ import os
 from array import array
 from collections.abc import Iterator
 from contextlib import nullcontext
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def a_spec(api: Api, driver: dict[str, Any] | None = None, **workload: Any) -> E
                 "output": {"stop": "length", "tokens": {"distribution": "fixed", "value": TOKENS}},
             }
             | workload,
-            "arms": [{"name": "arm", "profile": PROFILES[api], "driver": driver or {}}],
+            "arms": [{"name": "sync", "profile": PROFILES[api], "driver": driver or {}}],
         }
     )
 
@@ -130,6 +131,31 @@ def test_given_prompts_are_not_settled_with_either(running: Running) -> None:
     running.trial(spec, planned(block=3), settles=True)
     records = running.trial(spec, planned(block=3), resets=False).records
     assert [record.cached_tokens for record in records] == [0, 0]
+
+
+def test_calls_of_a_size_wait_for_each_other(running: Running) -> None:
+    spec = a_spec(running.api, arrival={"pattern": "batch", "size": 3})
+    records = running.trial(spec, planned(block=6)).records
+    calls = [records[first : first + 3] for first in range(0, len(records), 3)]
+    assert [len(call) for call in calls] == [3, 3, 2]
+    assert {record.arrived_s for record in calls[0]} == {0.0}
+    for before, after in pairwise(calls):
+        (began_s,) = {record.arrived_s for record in after}
+        assert 0 <= began_s - max(record.delivered_s for record in before) < 0.05
+        assert min(record.sent_s for record in after) >= began_s
+    plain = running.trial(a_spec(running.api), planned(block=6)).records
+    assert [record.output_sha256 for record in records] == [record.output_sha256 for record in plain]
+
+
+@streaming
+def test_a_request_that_comes_while_every_slot_is_taken_should_have_started_when_it_came(running: Running) -> None:
+    spec = a_spec(running.api, arrival={"pattern": "constant", "rate": 1000, "limit": 2})
+    records = running.trial(spec, planned(block=7)).records
+    assert [record.arrived_s for record in records] == [number / 1000 for number in range(len(records))]
+    for record in records:
+        in_flight = [other for other in records if other.sent_s < record.sent_s < other.delivered_s]
+        assert len(in_flight) < 2
+    assert records[-1].sent_s - records[-1].arrived_s > 2 * (records[0].delivered_s - records[0].sent_s)
 
 
 @streaming

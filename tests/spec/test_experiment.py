@@ -16,6 +16,7 @@ from app.spec.workload import (
     Arrival,
     BatchArrival,
     ConcurrencyArrival,
+    ConstantArrival,
     Empirical,
     FilePrompts,
     Fixed,
@@ -38,7 +39,8 @@ PROMPTS += [FilePrompts(path="a.parquet", count=3), InlinePrompts(prompts=("x", 
 LENGTHS: list[TokenDistribution] = [Fixed(value=5), Uniform(low=1, high=2), Empirical(values=(3, 9))]
 LENGTHS += [LogNormal(median=8, sigma=0.5, max=64)]
 OUTPUTS: list[Output] = [ForcedOutput(), NaturalOutput(max_tokens=9), *(ForcedOutput(tokens=one) for one in LENGTHS)]
-ARRIVALS: list[Arrival] = [BatchArrival(), PoissonArrival(rate=4.0), ConcurrencyArrival(limit=64)]
+ARRIVALS: list[Arrival] = [BatchArrival(), BatchArrival(size=8), PoissonArrival(rate=4.0)]
+ARRIVALS += [ConstantArrival(pattern="constant", rate=4.0, limit=8), ConcurrencyArrival(limit=64)]
 WORKLOADS = [
     Workload(),
     *(Workload(prompts=one) for one in PROMPTS),

@@ -154,7 +154,9 @@ def test_pointers_lead_into_the_users_document(pointer: str, value: object, wher
         ("/workload/output/tokens", {"values": [3]}, {"distribution": "empirical", "values": [3]}),
         ("/workload/arrival", {}, {"pattern": "batch"}),
         ("/workload/arrival", {"rate": 4}, {"pattern": "poisson", "rate": 4}),
+        ("/workload/arrival", {"rate": 4, "limit": 64}, {"pattern": "poisson", "rate": 4, "limit": 64}),
         ("/workload/arrival", {"limit": 64}, {"pattern": "concurrency", "limit": 64}),
+        ("/workload/arrival", {"size": 64}, {"pattern": "batch", "size": 64}),
     ],
 )
 def test_a_tag_may_be_absent_where_the_other_keys_say_it(pointer: str, untagged: object, tagged: object) -> None:

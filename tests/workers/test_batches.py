@@ -25,7 +25,7 @@ def bytes_as_tokens(texts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
 
 
 def batch_of(spec: Experiment, trial: PlannedTrial | None = None) -> Batch:
-    return SeededBatches(spec, resolve(spec), 8192, bytes_as_tokens).draw_batch(trial or planned())
+    return SeededBatches(spec, resolve(spec), 8192, bytes_as_tokens).draw_batch(trial or planned(spec.arms[0].name))
 
 
 def with_workload(**workload: Any) -> Experiment:
@@ -125,9 +125,35 @@ def test_poisson_arrivals_rise_from_zero_at_about_their_rate() -> None:
         workload={"prompts": {"source": "synthetic", "count": 500}, "arrival": {"pattern": "poisson", "rate": 20.0}},
         arms=[{"name": "async", "profile": "vllm-async"}],
     )
-    arrivals = [r.arrival_s for r in batch_of(spec).requests]
+    arrivals = [r.arrival_s for r in batch_of(spec).requests if r.arrival_s is not None]
+    assert len(arrivals) == 2000
     assert arrivals == sorted(arrivals)
     assert len(arrivals) / arrivals[-1] == pytest.approx(20.0, rel=0.15)
+
+
+def arriving(**arrival: Any) -> Batch:
+    return batch_of(a_spec(workload={"arrival": arrival}, arms=[{"name": "async", "profile": "vllm-async"}]))
+
+
+def test_constant_arrivals_are_all_the_same_time_apart() -> None:
+    batch = arriving(pattern="constant", rate=8, limit=2)
+    assert [r.arrival_s for r in batch.requests] == [number / 8 for number in range(len(batch.requests))]
+    assert (batch.concurrency, batch.call_size) == (2, None)
+
+
+def test_a_rate_may_have_a_limit_and_calls_a_size() -> None:
+    assert (arriving(rate=4, limit=64).concurrency, arriving(size=16).call_size) == (64, 16)
+    assert {r.arrival_s for r in arriving(limit=3).requests} == {None}
+    assert {r.arrival_s for r in arriving(size=3).requests} == {0.0}
+
+
+def test_arms_that_differ_in_arrival_get_the_same_requests() -> None:
+    arms = [{"name": "all", "profile": "vllm-async"}, {"name": "rate", "profile": "vllm-async", "arrival": {"rate": 4}}]
+    spec = a_spec(arms=arms)
+    at_once, rated = (batch_of(spec, planned(arm)).requests for arm in ("all", "rate"))
+    assert {request.arrival_s for request in at_once} == {0.0}
+    assert len({request.arrival_s for request in rated}) == len(rated)
+    assert [dataclasses.replace(request, arrival_s=0.0) for request in rated] == list(at_once)
 
 
 def test_text_and_token_ids_may_be_mixed() -> None:

@@ -66,7 +66,7 @@ class AsyncLlmEngine:
         """Start one task per request and wait for all of them."""
         assert isinstance(settings, AsyncLlmDriver)  # noqa: S101 - arms share an engine only within one api
         assert self._tap is not None  # noqa: S101 - set by start
-        trial = _Trial(self._engine, batch.concurrency)
+        trial = _Trial(self._engine, batch)
         self._tap.reset()
         with exchange.explain_refusals():
             calls = exchange.make_calls(batch, settings, exchange.OUTPUT_KINDS[settings.output_kind])
@@ -147,24 +147,28 @@ class _Slots:
 class _Trial:
     """The timed part: what runs here is on the hot path."""
 
-    def __init__(self, engine: AsyncLLM, concurrency: int | None) -> None:
+    def __init__(self, engine: AsyncLLM, batch: Batch) -> None:
         self._engine = engine
-        self._slots = _Slots(concurrency) if concurrency else None
+        self._slots = _Slots(batch.concurrency) if batch.concurrency else None
+        self._call_size = batch.call_size
         self.began = 0.0
         self.own_s = 0.0
         self.lag_s = 0.0
         self.outputs = 0
 
     async def run(self, calls: list[exchange.Call]) -> None:
-        """One task per call; the first failure cancels the rest."""
+        """One task per call, of which those that come together are waited for; the first failure cancels the rest."""
         self.began = monotonic()
         if self._slots is not None:
             self._slots.open(self.began)
         lag = asyncio.create_task(self._watch_lag())
         try:
-            async with asyncio.TaskGroup() as group:
-                for call in calls:
-                    group.create_task(self._call(call))
+            for number, together in enumerate(exchange.split_calls(calls, self._call_size)):
+                if number:  # what comes first should start when the trial begins
+                    exchange.arrive(together, monotonic())
+                async with asyncio.TaskGroup() as group:
+                    for call in together:
+                        group.create_task(self._call(call))
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         finally:
@@ -175,9 +179,11 @@ class _Trial:
             await asyncio.sleep(self.began + call.arrival_s - monotonic())
         if self._slots is None:
             await self._generate(call)
-        else:
-            async with self._slots.hold() as call.arrived:
-                await self._generate(call)
+            return
+        async with self._slots.hold() as freed:
+            if call.arrival_s is None:
+                call.arrived = freed
+            await self._generate(call)
 
     async def _generate(self, call: exchange.Call) -> None:
         own_s, outputs = 0.0, 0

@@ -30,7 +30,7 @@ class Request:
     min_tokens: int
     max_tokens: int
     seed: int | None
-    arrival_s: float  # seconds after the trial began
+    arrival_s: float | None  # seconds after the trial began; None: as soon as fewer are in flight than may be
     sampling: RequestSampling
 
 
@@ -39,12 +39,14 @@ class Batch:
     """The workload of one trial, drawn: the same for every arm of a block.
 
     ``requests`` are ordered by prompt, then sample; ``concurrency`` limits how many are in flight (None: no limit);
+    with ``call_size`` they come in calls of so many samples, which begin once the one before is done (None: one call);
     ``slot`` is the trial's place in the plan.
     """
 
     slot: int
     requests: tuple[Request, ...]
-    concurrency: int | None
+    concurrency: int | None = None
+    call_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class Call:
     request_id: str
     prompt: Any  # vLLM's TokensInput
     params: SamplingParams
-    arrival_s: float
+    arrival_s: float | None
     samples: list[Sample]
     streams: bool
     delta: bool  # whether an output holds new tokens only
@@ -87,6 +87,20 @@ def make_calls(batch: Batch, settings: LlmDriver | AsyncLlmDriver, kind: Request
         )
         for group in groups
     ]
+
+
+def split_calls(calls: list[Call], size: int | None) -> list[list[Call]]:
+    """Calls of so many samples each, one after the other; all at once without a size."""
+    if size is None:
+        return [calls]
+    requests = size // len(calls[0].samples)
+    return [calls[begin : begin + requests] for begin in range(0, len(calls), requests)]
+
+
+def arrive(calls: Sequence[Call], now: float) -> None:
+    """The calls should start now."""
+    for call in calls:
+        call.arrived = now
 
 
 def _make_params(
@@ -188,7 +202,9 @@ def make_records(calls: Sequence[Call], began: float) -> tuple[RequestRecord, ..
 
 def _make_record(call: Call, sample: Sample, began: float) -> RequestRecord:
     request, stats = sample.request, sample.stats
+    arrived_s = request.arrival_s if call.arrived is None else call.arrived - began
     assert sample.delivered is not None  # noqa: S101 - the caller filters
+    assert arrived_s is not None  # noqa: S101 - planned, or seen during the trial
     tokens = array("q", sample.tokens)
     return RequestRecord(
         request_id=request.request_id,
@@ -201,7 +217,7 @@ def _make_record(call: Call, sample: Sample, began: float) -> RequestRecord:
         cached_tokens=sample.cached_tokens,
         finish_reason=sample.finish_reason,
         output_sha256=hashlib.sha256(tokens.tobytes()).hexdigest(),
-        arrived_s=request.arrival_s if call.arrived is None else call.arrived - began,
+        arrived_s=arrived_s,
         sent_s=call.sent - began,
         received_s=None if call.received is None else call.received - began,
         prepared_s=None if call.prepared is None else call.prepared - began,

@@ -3,7 +3,7 @@
 import os
 import time
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from vllm import LLM
@@ -20,7 +20,7 @@ from workers.engine_config import build_engine_arguments, describe_arm
 
 
 class LlmEngine:
-    """One `LLM`; a rollout is the add-and-step loop of `LLM.generate`, with a stop flag."""
+    """One `LLM`; a rollout is the add-and-step loop of `LLM.generate`, once per call, with a stop flag."""
 
     def __init__(self, settings: ResolvedArm, sleep_mode: bool) -> None:
         self._settings = settings
@@ -56,46 +56,58 @@ class LlmEngine:
         return bool(self._llm.reset_prefix_cache())
 
     def rollout(self, batch: Batch, settings: DriverSettings, meter: AbstractContextManager[object]) -> Rollout:
-        """Hand the whole batch over and step the engine until it is done."""
+        """Hand the batch over, call by call, and step the engine until each is done."""
         assert isinstance(settings, LlmDriver)  # noqa: S101 - arms share an engine only within one api
         self._stop = False
         self._tap.reset()
         with exchange.explain_refusals():
             calls = exchange.make_calls(batch, settings, RequestOutputKind.FINAL_ONLY)
             with exchange.keep_child_states(self._engine.output_processor, calls), meter:
-                run = self._run(calls)
+                run = self._run(exchange.split_calls(calls, batch.call_size))
         by_id = {call.request_id: call for call in calls}
         # The caller of LLM.generate has nothing until it returns: every sample is delivered then.
-        for output in run.finished:
-            exchange.take(by_id[output.request_id], output, run.returned)
-        complete = not self._engine.has_unfinished_requests()
+        for called in run.calls:
+            for output in called.finished:
+                exchange.take(by_id[output.request_id], output, called.returned)
+        outputs = sum(len(called.finished) for called in run.calls)
+        complete = outputs == len(calls)
         if not complete:
             self._engine.abort_request(list(self._engine.output_processor.request_states), internal=True)
         return Rollout(
             records=exchange.make_records(calls, run.began),
             timeline=self._tap.timeline(run.began),
-            harness=HarnessUse(cpu_s=run.cpu_s, event_loop_lag_ms=None, outputs=len(run.finished)),
+            harness=HarnessUse(cpu_s=run.cpu_s, event_loop_lag_ms=None, outputs=outputs),
             complete=complete,
         )
 
-    def _run(self, calls: list[exchange.Call]) -> "_Run":
-        """The timed part, step by step; ours is what is left of the thread's CPU time without vLLM's calls."""
+    def _run(self, groups: list[list[exchange.Call]]) -> "_Run":
+        """The timed part: every call of `LLM.generate`, with all that is handed to it."""
+        cpu_began = time.thread_time()
+        run = _Run(began=time.monotonic())
+        for group in groups:
+            if run.calls:  # what the first call asks for should start when the trial begins
+                exchange.arrive(group, run.calls[-1].returned)
+            run.calls.append(self._generate(group))
+            if self._stop:
+                break
+        run.cpu_s = time.thread_time() - cpu_began - sum(one.vllm_cpu_s for one in run.calls) + self._tap.cpu_s
+        return run
+
+    def _generate(self, calls: list[exchange.Call]) -> "_Returned":
+        """Step by step; ours is what is left of the thread's CPU time without vLLM's calls."""
         engine = self._engine
         finished = []
-        vllm_cpu_s = 0.0
         cpu_began = time.thread_time()
-        began = time.monotonic()
         for call in calls:
             call.sent = time.monotonic()
             engine.add_request(call.request_id, call.prompt, call.params)
-        vllm_cpu_s += time.thread_time() - cpu_began
+        vllm_cpu_s = time.thread_time() - cpu_began
         while engine.has_unfinished_requests() and not self._stop:
             before = time.thread_time()
             outputs = engine.step()
             vllm_cpu_s += time.thread_time() - before
             finished += [output for output in outputs if output.finished]
-        returned = time.monotonic()
-        return _Run(began, returned, time.thread_time() - cpu_began - vllm_cpu_s + self._tap.cpu_s, finished)
+        return _Returned(time.monotonic(), vllm_cpu_s, finished)
 
     def progress(self) -> int:
         """Tokens generated since the engine started."""
@@ -119,10 +131,18 @@ class LlmEngine:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """What is left of the timed part: moments of the monotonic clock, our CPU time, vLLM's outputs."""
+class _Returned:
+    """What one call came to: a moment of the monotonic clock, vLLM's CPU time and outputs."""
 
-    began: float
     returned: float
-    cpu_s: float
+    vllm_cpu_s: float
     finished: list[Any]
+
+
+@dataclass(slots=True)
+class _Run:
+    """What is left of the timed part."""
+
+    began: float  # on the monotonic clock
+    cpu_s: float = 0.0  # ours
+    calls: list[_Returned] = field(default_factory=list)

@@ -1,6 +1,7 @@
 """No engine: timings from the spec, on a clock of its own."""
 
 import hashlib
+import heapq
 import random
 import threading
 import time
@@ -56,7 +57,7 @@ class SimulatedEngine:
             + settings.noise_pct / 100.0 * self._rng.gauss(0.0, 1.0)
             + settings.drift_pct_per_slot / 100.0 * batch.slot
         )
-        records = tuple(_make_record(request, settings, speed) for request in batch.requests)
+        records = _make_records(batch, settings, speed)
         longest = max(record.delivered_s for record in records)
         with meter:
             stopped = self._pass_time(longest * settings.pace, sum(record.output_tokens for record in records))
@@ -95,8 +96,25 @@ class SimulatedEngine:
         """Nothing to end."""
 
 
-def _make_record(request: Request, settings: SimulatedDriver, speed: float) -> RequestRecord:
-    sent = request.arrival_s
+def _make_records(batch: Batch, settings: SimulatedDriver, speed: float) -> tuple[RequestRecord, ...]:
+    """Samples start when they come, when a slot is free, or when the call before theirs is done."""
+    slots = [0.0] * (batch.concurrency or 0)
+    size = batch.call_size or len(batch.requests)
+    records: list[RequestRecord] = []
+    for first in range(0, len(batch.requests), size):
+        begin = max((record.delivered_s for record in records), default=0.0)
+        for request in batch.requests[first : first + size]:
+            free = heapq.heappop(slots) if slots else begin
+            arrived = free if request.arrival_s is None else max(begin, request.arrival_s)
+            records.append(_make_record(request, settings, speed, arrived=arrived, sent=max(arrived, free)))
+            if batch.concurrency:
+                heapq.heappush(slots, records[-1].delivered_s)
+    return tuple(records)
+
+
+def _make_record(
+    request: Request, settings: SimulatedDriver, speed: float, *, arrived: float, sent: float
+) -> RequestRecord:
     first = sent + (settings.prefill_s + settings.seconds_per_token) * speed
     last = first + (request.max_tokens - 1) * settings.seconds_per_token * speed
     return RequestRecord(
@@ -110,7 +128,7 @@ def _make_record(request: Request, settings: SimulatedDriver, speed: float) -> R
         cached_tokens=0,
         finish_reason="length",
         output_sha256=hashlib.sha256(f"{request.request_id} {request.seed}".encode()).hexdigest(),
-        arrived_s=request.arrival_s,
+        arrived_s=arrived,
         sent_s=sent,
         received_s=None,
         prepared_s=None,

@@ -1,11 +1,11 @@
-"""Whether sampling parameters can be in force: beside forced lengths, without a tokenizer, in an arm's driver."""
+"""Whether what a workload asks for can be in force: beside forced lengths, without a tokenizer, in an arm's driver."""
 
 from collections.abc import Iterator
 
 from app.errors import FieldError
 from app.spec.experiment import AsyncLlmDriver, LlmDriver, Samples
 from app.spec.sampling import Sampling
-from app.spec.workload import ForcedOutput, Workload
+from app.spec.workload import Arrival, BatchArrival, ForcedOutput, Workload
 
 _ENDS_SAMPLES = ("stop", "stop_token_ids", "structured_outputs", "repetition_detection")
 _READS_TEXT = ("stop", "bad_words", "structured_outputs")
@@ -52,6 +52,25 @@ def check_sampling_of_driver(workload: Workload, driver: LlmDriver | AsyncLlmDri
             yield FieldError("/driver/logprobs", f"must be {len(scored)} or absent beside as many logprob_token_ids")
         if sampling.flat_logprobs and scored is None and driver.logprobs is None and sampling.prompt_logprobs is None:
             yield FieldError("/driver/logprobs", "there is nothing for workload.sampling.flat_logprobs to flatten")
+
+
+def check_arrival(
+    arrival: Arrival, samples_per_prompt: int, driver: LlmDriver | AsyncLlmDriver
+) -> Iterator[FieldError]:
+    """Requests that this arm's driver could not start so; pointers from the arm."""
+    if not isinstance(arrival, BatchArrival):
+        if isinstance(driver, LlmDriver):
+            yield FieldError(
+                "/driver/api",
+                f"LLM.generate takes the whole batch at once; arrival.pattern {arrival.pattern!r} needs an async "
+                "driver, or this arm an arrival of its own: {pattern: batch}, or with size: … in several calls",
+            )
+    elif driver.samples is Samples.N_PARAMETER and arrival.size is not None and arrival.size % samples_per_prompt:
+        yield FieldError(
+            "/driver/samples",
+            f"n_parameter asks for the {samples_per_prompt} samples of a prompt at once, and they do not fit into "
+            f"calls of {arrival.size} samples: say a multiple of {samples_per_prompt}",
+        )
 
 
 def _list_said(workload: Workload) -> Iterator[tuple[str, dict[str, object]]]:
