@@ -10,6 +10,8 @@ from app.spec.frozen import SpecModel
 from app.spec.values import (
     LONGEST_S,
     LONGEST_WORD,
+    MOST_AGENT_WORKERS,
+    MOST_CALLS,
     MOST_SEED,
     MOST_TRIALS,
     Only1,
@@ -44,6 +46,14 @@ class OutputKind(StrEnum):
     FINAL_ONLY = "final_only"
     DELTA = "delta"
     CUMULATIVE = "cumulative"
+
+
+class DriverCaller(StrEnum):
+    """Who calls `AsyncLLM`, and through what."""
+
+    DIRECT = "direct"
+    RAY = "ray"
+    HTTP = "http"
 
 
 class Samples(StrEnum):
@@ -81,6 +91,30 @@ class AsyncLlmDriver(_VllmDriver):
 
     api: Literal[Api.ASYNC_LLM] = Field(Api.ASYNC_LLM, description="`async_llm`", examples=["async_llm"])
     output_kind: OutputKind = Field(OutputKind.FINAL_ONLY, description="vLLM's RequestOutputKind.", examples=["delta"])
+    caller: DriverCaller = Field(
+        DriverCaller.DIRECT,
+        description="Who calls the engine: tasks in its own process, agent workers in processes of their own through "
+        "an actor of Ray, or HTTP clients of `vllm serve`.",
+        examples=["ray"],
+    )
+    agent_workers: Whole | None = Field(
+        None,
+        ge=1,
+        le=MOST_AGENT_WORKERS,
+        description="With caller `ray`: processes that call, each for an equal part of the samples; 8 if absent.",
+        examples=[8],
+    )
+    calls_per_actor: Whole | None = Field(
+        None,
+        ge=1,
+        le=MOST_CALLS,
+        description="With caller `ray`: calls in flight at the server's actor at most, Ray's `max_concurrency`; 1000 "
+        "if absent.",
+        examples=[1000],
+    )
+    api_server_count: Whole | None = Field(
+        None, ge=1, le=64, description="With caller `http`: API servers of `vllm serve`; 1 if absent.", examples=[2]
+    )
 
 
 class SimulatedDriver(SpecModel):

@@ -10,8 +10,18 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from app.errors import FieldError, InvalidInput
 from app.format import listing, quoted
+from app.spec.callers import SETTINGS, check_caller, settle_caller
 from app.spec.engine import EngineSettings, Environment, HubModel, LoadFormat, PresetModel
-from app.spec.experiment import Api, Arm, DriverSettings, Experiment, Residency, Samples, SimulatedDriver
+from app.spec.experiment import (
+    Api,
+    Arm,
+    AsyncLlmDriver,
+    DriverSettings,
+    Experiment,
+    Residency,
+    Samples,
+    SimulatedDriver,
+)
 from app.spec.frozen import SpecModel
 from app.spec.models import MODELS
 from app.spec.profiles import PROFILES
@@ -88,7 +98,8 @@ class ResolvedArm(SpecModel):
             case Api.LLM:
                 engine_side["engine_process"] = self.driver.engine_process
             case Api.ASYNC_LLM:
-                pass
+                engine_side["caller"] = self.driver.caller
+                engine_side |= {name: getattr(self.driver, name) for name in SETTINGS[self.driver.caller]}
             case Api.SIMULATED:
                 engine_side["name"] = self.name
             case _:
@@ -281,7 +292,7 @@ def _resolve_driver(base: DriverSettings, arm: Arm) -> DriverSettings:
     api = overrides.get("api", base.api)
     inherited = base.model_dump() if api == base.api else {"api": api}
     try:
-        return _DRIVER.validate_python(inherited | overrides)
+        driver = _DRIVER.validate_python(inherited | overrides)
     except ValidationError as error:
         raise InvalidInput.of(
             tuple(
@@ -291,6 +302,7 @@ def _resolve_driver(base: DriverSettings, arm: Arm) -> DriverSettings:
                 for e in error.errors()
             )
         ) from None
+    return settle_caller(driver, overrides) if isinstance(driver, AsyncLlmDriver) else driver
 
 
 def _find_model_source(spec: Experiment) -> ModelSource:
@@ -337,6 +349,8 @@ def _check_arm(spec: Experiment, arm: ResolvedArm) -> list[FieldError]:
     if not isinstance(arm.driver, SimulatedDriver):
         errors += check_sampling_of_driver(spec.workload, arm.driver)
         errors += check_arrival(arm.arrival, spec.workload.samples_per_prompt, arm.driver)
+    if isinstance(arm.driver, AsyncLlmDriver):
+        errors += check_caller(arm.arrival, arm.driver)
     if isinstance(arm.driver, SimulatedDriver) and any(
         slot >= spec.plan.blocks * len(spec.arms) for slot in arm.driver.failing_slots
     ):

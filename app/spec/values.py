@@ -22,6 +22,8 @@ LONGEST_S = 30 * 86_400  # nobody waits longer than a month for a verdict
 LONGEST_REFERENCE = 512  # characters of a model's id or path
 LONGEST_PATH = 1024
 LONGEST_WORD = 64  # characters of a name that is looked up
+MOST_AGENT_WORKERS = 256  # processes, of 100 MiB each
+MOST_CALLS = 100_000  # tasks on one event loop
 
 # Of sampling parameters, each of which goes to the engine with every request.
 LONGEST_STOP = 256  # characters of a text that is looked for in samples
